@@ -152,3 +152,27 @@ fn what_can_not_be_passed_is_refused() {
     assert_eq!(outcome.status, 125);
     assert!(text(&outcome.stderr).contains("another one has that number"), "{}", text(&outcome.stderr));
 }
+
+#[test]
+fn attributes_of_streams_change_in_the_pod_only() {
+    let scratch = Scratch::new().unwrap();
+    let file = scratch.0.join("out");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let before = std::fs::metadata(&file).unwrap();
+    let script = "chmod 602 /dev/stdout && chown 1234:4321 /dev/stdout && touch -d @1000 /proc/self/fd/1 && \
+                  stat -L -c '%a %u %g %Y %F' /proc/self/fd/3 3>&1 >&2 && stat -L -c '%a %u %g' /dev/stderr >&2 && \
+                  setpriv --reuid 1234 --clear-groups sh -c 'chmod 600 /dev/stdout && echo opened >/dev/stdout' && \
+                  chmod 640 /proc/self/fd/2 && stat -L -c %a /dev/stderr >&2";
+    let outcome = pod(&["--user", "0:0"], &["/bin/sh", "-c", script], &format!(">{}", file.display()), Stdio::null());
+    let stderr = text(&outcome.stderr);
+    assert_eq!(outcome.status, 0, "{stderr}");
+    let lines: Vec<_> = stderr.lines().collect();
+    assert_eq!(lines[0], "602 1234 4321 1000 regular empty file");
+    assert_eq!((lines[1].split(' ').next(), lines[2]), (Some("600"), "640"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "opened\n");
+    use std::os::unix::fs::MetadataExt;
+    let after = std::fs::metadata(&file).unwrap();
+    assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+    assert!(after.mtime() >= before.mtime());
+}

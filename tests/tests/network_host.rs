@@ -166,8 +166,9 @@ fn records_name_what_was_used() {
 }
 
 /// Programs of `tests/abi/sockets` that print something else with the host's network, and why.
-const DIFFERENT: [(&str, &str); 8] = [
+const DIFFERENT: [(&str, &str); 9] = [
     ("sockets/option_effects", "datagrams tell no mark and priority, and the host does not say what was lost"),
+    ("sockets/reuseport_program", "the host chooses among sockets that share a port, without the pod's program"),
     ("sockets/tcp_poll", "the pod accepts a connection ahead, so that a full backlog has room for one more"),
     (
         "sockets/tcp_states",

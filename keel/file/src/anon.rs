@@ -4,7 +4,8 @@ use super::caller::caller;
 use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell};
 use hal::cell::Global;
-use vfs::{Attachments, Attr};
+use uapi::raw::general::S_IFMT;
+use vfs::{Attachments, Attr, Change, SetTime};
 
 /// State of an inode outside of the tree: attributes that may be changed, and attachments (locks).
 pub struct Nameless {
@@ -71,6 +72,23 @@ pub fn attr(ino: u64, dev: u64, mode: u32) -> Attr {
         ctime_ns: nanoseconds,
         ..Attr::default()
     }
+}
+
+/// Attributes after a change now.
+pub fn changed(old: Attr, change: &Change) -> Attr {
+    let mut new = old;
+    new.mode = change.mode.map_or(new.mode, |mode| new.mode & S_IFMT | mode & !S_IFMT);
+    new.uid = change.uid.unwrap_or(new.uid);
+    new.gid = change.gid.unwrap_or(new.gid);
+    (new.ctime, new.ctime_ns) = vfs::attr::now();
+    let set = |old: (i64, u32), time: Option<SetTime>| match time {
+        None => old,
+        Some(SetTime::Now) => (new.ctime, new.ctime_ns),
+        Some(SetTime::At(seconds, ns)) => (seconds, ns),
+    };
+    (new.atime, new.atime_ns) = set((new.atime, new.atime_ns), change.atime);
+    (new.mtime, new.mtime_ns) = set((new.mtime, new.mtime_ns), change.mtime);
+    new
 }
 
 /// Attributes of the inode that Linux's `anon_inode` files share: no type.

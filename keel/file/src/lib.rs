@@ -44,7 +44,7 @@ use sched::wait::{Interrupt, WaitQueue, wait_until};
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::Text;
-use vfs::{Attr, Dst, Inode, Src, notify};
+use vfs::{Attr, Change, Dst, Inode, Src, notify};
 
 /// An open file description, open(2).
 pub struct File {
@@ -288,9 +288,17 @@ pub trait FileOps: Any {
     fn inode(&self) -> Option<Rc<dyn Inode>> {
         None
     }
-    /// Attributes of a file outside the tree that fchmod(2) and fchown(2) change.
+    /// Attributes and attachments of a file outside the tree.
     fn nameless(&self) -> Option<&anon::Nameless> {
         None
+    }
+    /// Changes attributes of a file outside the tree (fchmod(2), fchown(2), futimens(2)) as `make` says, which gets those that
+    /// it has. EOPNOTSUPP for files that share theirs with others (event counters).
+    fn set_attr(&self, make: &dyn Fn(&Attr) -> Result<Change>) -> Result<()> {
+        let inode = self.nameless().ok_or(Errno::EOPNOTSUPP)?;
+        let old = inode.attr.get();
+        inode.attr.set(anon::changed(old, &make(&old)?));
+        Ok(())
     }
     /// Where locks hang, of files of the host that lie in no tree, and of those whose inode keeps none.
     fn host_attachments(&self) -> Option<Rc<vfs::Attachments>> {

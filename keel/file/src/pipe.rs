@@ -168,7 +168,11 @@ impl Pipe {
                 Some(piece) => (piece.page.clone(), piece.start, piece.len, piece.packet),
                 None => break,
             };
-            let moved = match dst.put_frame(&page, start, len.min(room - done)) {
+            let wanted = len.min(room - done);
+            let moved = match dst.put_frame(&page, start, wanted) {
+                // As in Linux a piece of which not all that is wanted can be stored stays.
+                Ok(moved) if moved < wanted && done > 0 => break,
+                Ok(moved) if moved < wanted => return Err(Errno::EFAULT),
                 Ok(moved) => moved,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
@@ -177,7 +181,7 @@ impl Pipe {
             done += moved;
             let freed = self.state.lock().ring.consume(if packet { len } else { moved });
             self.keep(freed);
-            if packet || moved == 0 {
+            if packet {
                 break;
             }
         }
@@ -205,11 +209,12 @@ impl Pipe {
         if odd > 0 && !packets {
             let room = self.state.lock().ring.merge_room(odd).map(|(page, end)| (page.clone(), end));
             if let Some((page, end)) = room {
-                done = src.get_frame(&page, end, odd)?;
-                self.state.lock().ring.merged(done);
-                if done < odd {
-                    return Ok(done);
+                // As in Linux a page that can't be filled adds nothing.
+                if src.get_frame(&page, end, odd)? < odd {
+                    return Err(Errno::EFAULT);
                 }
+                done = odd;
+                self.state.lock().ring.merged(done);
             }
         }
         while done < total && self.has_room() {
@@ -220,7 +225,8 @@ impl Pipe {
             };
             let want = (total - done).min(PAGE);
             let len = match src.get_frame(&page, 0, want) {
-                Ok(len) if len > 0 => len,
+                Ok(len) if len == want => len,
+                Ok(_) if done == 0 => return Err(Errno::EFAULT),
                 Ok(_) => break,
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
@@ -228,7 +234,7 @@ impl Pipe {
             done += len;
             let piece = Piece { page, start: 0, len, mergeable: !packets, packet: packets };
             let pushed = self.state.lock().ring.push(piece);
-            if pushed.is_err() || len < want {
+            if pushed.is_err() {
                 break;
             }
         }

@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod advise;
 pub mod area;
 pub mod caller;
+pub mod commit;
 mod debugger;
 pub mod exec;
 mod fault;

@@ -2,6 +2,7 @@
 
 use super::area::{Area, AreaFlags, Backing, TRAMPOLINE_ROOM};
 use super::caller::caller;
+use super::commit;
 use super::text::PatchedText;
 use super::{Access, Inner, Limits, MAX_MAPPINGS, MAX_PIECES, Mm, page_up};
 use abi::layout::{PAGE_SIZE, USER_MIN, USER_TOP};
@@ -98,6 +99,7 @@ impl Mm {
         if inner.limited && inner.exceeds((start, len), &area, self.limits.get()) {
             return Err(Errno::ENOMEM);
         }
+        inner.check_commit(start, len, &area)?;
         let locked = inner.lock_future || area.flags.contains(AreaFlags::LOCKED);
         let on_fault = inner.lock_future_on_fault;
         if locked {
@@ -191,6 +193,11 @@ impl Mm {
                 break;
             }
             let next = vma.end.min(end);
+            let grows = prot.contains(Prot::WRITE) && vma.attrs.may_count() && !vma.attrs.counts();
+            if grows && commit::check((next - at) as u64).is_err() {
+                result = Err(Errno::ENOMEM);
+                break;
+            }
             if limited && !vma.attrs.is_data() && vma.attrs.may_be_data() {
                 data = data.saturating_add((next - at) as u64);
                 if data > limit {
@@ -248,7 +255,9 @@ impl Mm {
         let ceiling = above.map_or(USER_TOP, |v| v.start.saturating_sub(v.attrs.gap_below()));
         let len = new_end - old_end;
         let mut area = Area::anonymous(prot);
-        if new_end.saturating_add(PAGE_SIZE) > ceiling || inner.limited && inner.exceeds((old_end, len), &area, limits)
+        if new_end.saturating_add(PAGE_SIZE) > ceiling
+            || inner.limited && inner.exceeds((old_end, len), &area, limits)
+            || commit::check(len as u64).is_err()
         {
             return old;
         }

@@ -2,6 +2,7 @@
 
 use super::area::{Area, AreaFlags};
 use super::caller::caller;
+use super::commit;
 use super::mmap::{Placement, Removed};
 use super::{Inner, Limits, Mm, page_range};
 use abi::layout::{PAGE_SIZE, USER_TOP};
@@ -90,6 +91,9 @@ impl Inner {
         }
         if new_len > len && self.grows_beyond(new_len - len, &vma.attrs, limits) {
             return Err(Errno::ENOMEM);
+        }
+        if vma.attrs.counts() {
+            commit::check(new_len.saturating_sub(len) as u64)?;
         }
         let area = vma.attrs.advance(old - vma.start);
         if area.flags.contains(AreaFlags::LOCKED) && new_len > len {

@@ -9,6 +9,7 @@
 //! Counted handles, those in mappings as well, are not touched: their counts are no atomics.
 
 use super::area::{Area, AreaFlags, Backing};
+use super::commit;
 use super::mmap::{PRESENT_AT_ONCE, Placement, holds_data};
 use super::{Access, Inner, Space, page_down};
 use abi::layout::{LARGE_PAGE_SIZE, USER_TOP};
@@ -80,6 +81,7 @@ impl Inner {
             || self.lock_future
             || self.rules.needs_lock()
             || self.rules.check(area.prot, area.prot).is_err()
+            || area.counts() && commit::check(len as u64).is_err()
         {
             return None;
         }

@@ -25,7 +25,7 @@ fn has_packets(socket: &Socket) -> bool {
 }
 
 /// The program of a `struct sock_fprog`. EINVAL, EPERM, EFAULT, ENOMEM.
-fn read(options: &Options, value: &[u8]) -> Result<Filter> {
+pub(super) fn read(options: &Options, value: &[u8]) -> Result<Filter> {
     let bytes: [u8; PROGRAM] = value.try_into().map_err(|_| Errno::EINVAL)?;
     let [l0, l1, .., a0, a1, a2, a3, a4, a5, a6, a7] = bytes;
     if options.filter_locked.get() {
@@ -83,16 +83,6 @@ pub fn loaded(options: &Options, fd: i32, value: &[u8]) -> Errno {
         return Errno::EPERM;
     }
     caller().file(fd).err().unwrap_or(Errno::EINVAL)
-}
-
-/// Why a program does not choose among sockets that share a port: it is none, they do not share one, or, as in a Linux
-/// before it could, ENOPROTOOPT.
-pub fn of_group(options: &Options, value: &[u8]) -> Errno {
-    match read(options, value) {
-        Err(errno) => errno,
-        Ok(_) if !options.is_on(net::SO_REUSEPORT) => Errno::EINVAL,
-        Ok(_) => Errno::ENOPROTOOPT,
-    }
 }
 
 /// `SO_DETACH_FILTER`. EPERM, ENOENT.

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod caller;
 mod filter;
+mod group;
 pub mod inet;
 pub mod message;
 pub mod netlink;

@@ -218,6 +218,18 @@ pub trait Inode: Any {
     fn rename(&self, _old: &[u8], _to: &Rc<dyn Inode>, _new: &[u8], _flags: u32) -> Result<bool> {
         Err(Errno::EPERM)
     }
+    /// The same, and leaves a whiteout with these attributes in the place of the old name. EINVAL: there are none in this file
+    /// system.
+    fn rename_leaving(
+        &self,
+        _old: &[u8],
+        _to: &Rc<dyn Inode>,
+        _new: &[u8],
+        _flags: u32,
+        _whiteout: &NewNode<'_>,
+    ) -> Result<bool> {
+        Err(Errno::EINVAL)
+    }
     /// Target of a symbolic link.
     fn readlink(&self) -> Result<Name> {
         Err(Errno::EINVAL)
@@ -301,6 +313,11 @@ pub trait Inode: Any {
     /// inode through that open file: content that is made at open.
     fn open(&self, _write: bool) -> Result<Option<Rc<dyn Inode>>> {
         Ok(None)
+    }
+    /// After open(2) of a regular file for reading (`reads`) or writing, which is about to be emptied (`cut`): EACCES if the
+    /// host does not let the monitor read what will be needed.
+    fn check_readable(&self, _reads: bool, _cut: bool) -> Result<()> {
+        Ok(())
     }
     /// The file of the host whose locks are held there too, for processes outside of the pod to see.
     fn locked_outside(&self) -> Option<Rc<HostNode>> {

@@ -296,7 +296,14 @@ pub fn rename(from: &Parent, to: &Parent, flags: u32, cred: &Cred<'_>) -> Result
     if let Some(new) = new.as_ref().filter(|_| !exchange) {
         spare::release(new.inode());
     }
-    let is_known = from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?;
+    let is_known = if flags & RENAME_WHITEOUT != 0 {
+        let (whiteout, _) =
+            inherit(&from.dir, &NewNode::plain(FileType::CharDevice.mode_bits(), cred.uid, cred.gid), cred)?;
+        let flags = flags & !RENAME_WHITEOUT;
+        from.dir.inode().rename_leaving(old_name, to.dir.inode(), new_name, flags, &whiteout)?
+    } else {
+        from.dir.inode().rename(old_name, to.dir.inode(), new_name, flags)?
+    };
     let changes = if is_known { changes } else { (u64::MAX, u64::MAX) };
     match new.as_ref().filter(|_| exchange) {
         Some(new) => {

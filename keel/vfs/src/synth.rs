@@ -35,6 +35,10 @@ pub trait SynthDir {
     fn lookup(&self, name: &[u8]) -> Result<Entry>;
     /// All names with their types.
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>>;
+    /// `st_size`.
+    fn size(&self) -> u64 {
+        0
+    }
     /// `st_nlink`: two, and one for each directory in it.
     fn links(&self) -> u32 {
         // A failed listing is empty.
@@ -223,6 +227,12 @@ impl SynthFs {
     }
 }
 
+/// Whether it is a directory of `/proc` or `/sys`.
+pub fn is_kernel_directory(inode: &dyn Inode) -> bool {
+    let inode: Option<&SynthInode> = inode.as_any().downcast_ref();
+    inode.is_some_and(|inode| matches!(inode.fs.magic, PROC_MAGIC | SYSFS_MAGIC))
+}
+
 /// A generated file, directory or link.
 pub struct SynthInode {
     this: Weak<SynthInode>,
@@ -266,7 +276,10 @@ impl Inode for SynthInode {
             },
             uid: self.entry.uid,
             gid: self.entry.gid,
-            size: self.entry.size,
+            size: match &self.entry.what {
+                What::Dir(dir) => dir.size(),
+                _ => self.entry.size,
+            },
             // Some programs (wc) reckon with it where files end.
             blksize: if self.fs.magic == PROC_MAGIC { 1024 } else { 4096 },
             ..attr::since(self.fs.since)

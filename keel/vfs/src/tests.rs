@@ -24,6 +24,8 @@ mod through;
 #[cfg(test)]
 mod trees;
 #[cfg(test)]
+mod unreadable;
+#[cfg(test)]
 mod ways;
 
 use crate::host::{Export, FRESH_NS, Host};

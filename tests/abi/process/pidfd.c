@@ -183,7 +183,19 @@ static void kinds(void) {
     printf("status %#x\n", info.exit_code);
 }
 
+static void attributes(void) {
+    PART("attributes");
+    struct stat s;
+    int fd = MUST(pidfd_open(getpid(), 0));
+    MUST(fstat(fd, &s));
+    printf("mode %o, links %d, size %lld, blocks of %lld\n", s.st_mode, (int)s.st_nlink, (long long)s.st_size,
+           (long long)s.st_blksize);
+    T(fchmod(fd, 0600));
+    close(fd);
+}
+
 int main(void) {
+    attributes();
     threads();
     processes();
     kinds();

@@ -63,12 +63,18 @@ impl FileOps for Directory {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: u32) -> Result<u64> {
+        /// The largest position in a directory of `/proc` and `/sys`, which are empty files for lseek(2).
+        const GENERATED_MAX: u64 = i32::MAX as u64;
+        let generated = vfs::synth::is_kernel_directory(&**self.place.inode());
         let base = match whence {
             g::SEEK_SET => 0,
             g::SEEK_CUR => file.pos.get(),
+            g::SEEK_END if generated => 0,
+            g::SEEK_DATA | g::SEEK_HOLE if generated => return Err(Errno::ENXIO),
             _ => return Err(Errno::EINVAL),
         };
-        let at = base.checked_add_signed(offset).filter(|&at| at <= vfs::FILE_MAX).ok_or(Errno::EINVAL)?;
+        let most = if generated { GENERATED_MAX } else { vfs::FILE_MAX };
+        let at = base.checked_add_signed(offset).filter(|&at| at <= most).ok_or(Errno::EINVAL)?;
         file.pos.set(at);
         Ok(at)
     }

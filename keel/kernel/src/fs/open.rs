@@ -261,6 +261,9 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             let stores = how.flags & g::O_TRUNC != 0 || matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR);
             let claim = if stores { Some(Claim::write(&place)?) } else { None };
             let opened = inode.open(writes)?;
+            if opened.is_none() && !created {
+                inode.check_readable(wanted & MAY_READ != 0, how.flags & g::O_TRUNC != 0)?;
+            }
             if how.flags & g::O_TRUNC != 0 && !created {
                 cred.restrict(&place, access::TRUNCATE)?;
                 inode.truncate(0)?;

@@ -95,9 +95,7 @@ impl RegularFile {
         if file.flags.get() & g::O_APPEND == 0 {
             return self.write_at_position(file, src);
         }
-        let size =
-            if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
-        let (written, end) = with_limit(size, src, |src| with_memory(src, |src| self.inode.append_later(src)))?;
+        let (written, end) = self.append_limited(src)?;
         let (position, later) = match end {
             End::At(end) => (end, None),
             End::Later(landing, after, expected) => (expected, Some((landing, after))),
@@ -108,6 +106,13 @@ impl RegularFile {
         }
         drop(self.later.replace(later));
         Ok(written)
+    }
+
+    /// Appends within RLIMIT_FSIZE.
+    fn append_limited(&self, src: &mut dyn Src) -> Result<(usize, End)> {
+        let size =
+            if task::with_current(|t| t.limit(g::RLIMIT_FSIZE)) == u64::MAX { 0 } else { self.inode.attr()?.size };
+        with_limit(size, src, |src| with_memory(src, |src| self.inode.append_later(src)))
     }
 
     /// Writes at the position, and moves it. The caller has its turn.
@@ -174,18 +179,27 @@ fn within_largest(at: u64, count: usize) -> Result<()> {
 /// Cuts a source at RLIMIT_FSIZE and the largest file. EFBIG, with SIGXFSZ for the limit.
 fn with_limit<R>(at: u64, src: &mut dyn Src, f: impl FnOnce(&mut dyn Src) -> Result<R>) -> Result<R> {
     let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE)).min(FILE_MAX);
-    let room = limit.saturating_sub(at);
-    if src.remaining() as u64 <= room {
+    if src.remaining() as u64 <= limit.saturating_sub(at) {
         return f(src);
     }
-    if room == 0 {
-        if limit < FILE_MAX {
-            // SIGXFSZ is sent besides EFBIG; its delivery can't fail here.
-            let _ = crate::signal::send_to_task(&task::current(), crate::signal::SigInfo::from_kernel(g::SIGXFSZ));
-        }
-        return Err(Errno::EFBIG);
-    }
+    let room = room_at(at)?;
     f(&mut Limited { src, room: room as usize })
+}
+
+/// How many bytes a write at an offset may have: up to RLIMIT_FSIZE and the largest file. EFBIG if none, with SIGXFSZ for the
+/// limit.
+pub fn room_at(at: u64) -> Result<u64> {
+    let limit = task::with_current(|t| t.limit(g::RLIMIT_FSIZE)).min(FILE_MAX);
+    match limit.saturating_sub(at) {
+        0 => {
+            if limit < FILE_MAX {
+                // SIGXFSZ is sent besides EFBIG; its delivery can't fail here.
+                let _ = crate::signal::send_to_task(&task::current(), crate::signal::SigInfo::from_kernel(g::SIGXFSZ));
+            }
+            Err(Errno::EFBIG)
+        }
+        room => Ok(room),
+    }
 }
 
 /// The first bytes of another source.
@@ -288,7 +302,7 @@ impl FileOps for RegularFile {
         let written = self.reporting(|| {
             // Linux appends here too, whatever the offset.
             if file.flags.get() & g::O_APPEND != 0 {
-                return with_memory(src, |src| self.inode.append_later(src)).map(|(written, _)| written);
+                return self.append_limited(src).map(|(written, _)| written);
             }
             with_limit(offset, src, |src| self.write_to(offset, src))
         })?;

@@ -6,6 +6,7 @@
 use super::namespace::{Namespace, here};
 use super::{EXEC, Got, IPC_INFO, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Object, Perm, READ, WRITE, find};
 use crate::mm::area::{Area, AreaFlags, Backing};
+use crate::mm::commit;
 use crate::mm::mmap::Placement;
 use crate::mm::shared::{self, SharedObject};
 use crate::mm::user;
@@ -29,6 +30,7 @@ const SHMMNI: usize = 4096;
 
 /// Flags of shmget: large pages, no reservation.
 const SHM_HUGETLB: u32 = 0o4000;
+const SHM_NORESERVE: u32 = 0o10000;
 /// Flags of shmat.
 const SHM_RDONLY: u32 = 0o10000;
 const SHM_RND: u32 = 0o20000;
@@ -142,9 +144,12 @@ pub fn sys_shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
     if total.saturating_add(pages) > SHMALL {
         return Err(Errno::ENOSPC);
     }
-    // There are no reserved huge pages; a segment larger than the pod's memory fails.
-    if flags & SHM_HUGETLB != 0 || pages > hal::frame::ram_usage().limit / PAGE_SIZE as u64 {
+    // There are no reserved huge pages.
+    if flags & SHM_HUGETLB != 0 {
         return Err(Errno::ENOMEM);
+    }
+    if flags & SHM_NORESERVE == 0 {
+        commit::check(pages.saturating_mul(PAGE_SIZE as u64))?;
     }
     let home = here();
     home.segments.borrow_mut().insert(SHMMNI, |id| {

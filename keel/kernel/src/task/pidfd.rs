@@ -150,7 +150,7 @@ impl FileOps for PidFd {
         Some(self.process.attachments.clone())
     }
     fn attr(&self) -> Result<Attr> {
-        Ok(Attr { mode: 0o600, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
+        Ok(Attr { mode: 0o700, nlink: 1, blksize: 4096, ino: self.id as u64, ..Attr::default() })
     }
     fn link_name(&self) -> Vec<u8> {
         b"anon_inode:[pidfd]".to_vec()

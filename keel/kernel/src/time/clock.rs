@@ -145,8 +145,17 @@ pub fn sys_clock_settime(id: i32, at: usize) -> Result<()> {
     Err(if settable { Errno::EPERM } else { Errno::EINVAL })
 }
 
-/// settimeofday(2): the clock is the host's. EPERM.
-pub fn sys_settimeofday(_tv: usize, _tz: usize) -> Result<()> {
+/// settimeofday(2): the clock is the host's. EFAULT, EINVAL, EPERM.
+pub fn sys_settimeofday(tv: usize, tz: usize) -> Result<()> {
+    if tv != 0 {
+        let [seconds, us] = user::read::<[i64; 2]>(tv)?;
+        if seconds < 0 || !(0..1_000_000).contains(&us) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if tz != 0 {
+        user::read::<[i32; 2]>(tz)?;
+    }
     Err(Errno::EPERM)
 }
 

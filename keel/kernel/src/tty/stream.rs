@@ -1,6 +1,7 @@
 //! The standard streams and other inherited descriptors of the first program: terminals, pipes, files and devices of
 //! the host, accessed through the monitor.
 
+mod attributes;
 mod requests;
 
 use super::terminal::Control;
@@ -20,7 +21,7 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::chunk;
-use vfs::{Attachments, Attr, Dst, Src};
+use vfs::{Attachments, Attr, Change, Dst, Src};
 
 /// Maximum bytes of one request.
 const CHUNK: usize = 256 << 10;
@@ -95,7 +96,7 @@ impl Readiness {
     }
 }
 
-/// A host file behind a stream: its device and inode number, and its attachments (locks).
+/// A host file behind a stream: its device and inode number, and its attachments (locks, changed attributes).
 type HostFile = ((u64, u64), Rc<Attachments>);
 
 /// The host files of the streams, at most one for each.
@@ -240,6 +241,18 @@ impl Stream {
         self.kind == StreamKind::Terminal
     }
 
+    /// Attributes on the host; the identity of a terminal is that of `/dev/console`.
+    fn host_attr(&self) -> Result<Attr> {
+        let mut attr = [Attr::default()];
+        connector::call(StreamStat { stream: self.number }, &(), &mut attr)?;
+        if self.is_terminal() {
+            // ttyname(3) compares it with the file that `link_name` leads to.
+            let (dev, ino, rdev) = CONSOLE.get();
+            attr[0] = Attr { dev, ino, rdev, ..attr[0] };
+        }
+        Ok(attr[0])
+    }
+
     /// Whether it has a file position on the host.
     fn is_seekable(&self) -> bool {
         matches!(self.kind, StreamKind::File | StreamKind::Device)
@@ -362,10 +375,10 @@ impl FileOps for Stream {
         }
     }
 
-    // The attachments of the host's file: locks, which are local to the pod. `None` if the host does not identify the
+    // The attachments of the host's file: locks and changed attributes, which are local to the pod. `None` if the host does not identify the
     // file, or out of memory.
     fn host_attachments(&self) -> Option<Rc<Attachments>> {
-        let attr = self.attr().ok()?;
+        let attr = self.host_attr().ok()?;
         let key = (attr.dev, attr.ino);
         let mut files = HOST_FILES.borrow_mut();
         if let Some((_, found)) = files.iter().find(|(other, _)| *other == key) {
@@ -405,14 +418,11 @@ impl FileOps for Stream {
     }
 
     fn attr(&self) -> Result<Attr> {
-        let mut attr = [Attr::default()];
-        connector::call(StreamStat { stream: self.number }, &(), &mut attr)?;
-        if self.is_terminal() {
-            // ttyname(3) compares it with the file that `link_name` leads to.
-            let (dev, ino, rdev) = CONSOLE.get();
-            attr[0] = Attr { dev, ino, rdev, ..attr[0] };
-        }
-        Ok(attr[0])
+        Ok(self.with_replaced(self.host_attr()?))
+    }
+
+    fn set_attr(&self, make: &dyn Fn(&Attr) -> Result<Change>) -> Result<()> {
+        self.replace(make)
     }
 
     fn poll(&self, _file: &File) -> u32 {

@@ -196,9 +196,15 @@ fn keel_reads_and_writes_what_the_program_may() {
         let at = p.map(2 * PAGE as usize);
         ok!(p, munmap, at + PAGE, PAGE);
         let [read, write] = p.pipe(0);
-        // What is not there ends a call early, and fails it where nothing was done.
-        assert_eq!(ok!(p, write, write, at + PAGE - 10, 20), 10);
+        // A pipe takes no part of a page; what is not there fails the call where nothing was done.
+        fails!(p, EFAULT, write, write, at + PAGE - 10, 20);
         fails!(p, EFAULT, write, write, at + PAGE, 1);
+        assert_eq!(ok!(p, write, write, at + PAGE - 10, 10), 10);
+        fails!(p, EFAULT, read, read, at + PAGE - 4, 10);
+        // A file does.
+        let path = p.string("/tmp/partly");
+        let file = ok!(p, open, path, g::O_CREAT | g::O_RDWR, 0o600);
+        assert_eq!(ok!(p, write, file, at + PAGE - 10, 20), 10);
         assert_eq!(ok!(p, read, read, at + PAGE - 4, 4), 4);
         ok!(p, mprotect, at, PAGE, g::PROT_READ);
         fails!(p, EFAULT, read, read, at, 1);

@@ -345,3 +345,33 @@ fn a_nicer_process_gets_less() {
         }
     });
 }
+
+#[test]
+fn ports_and_quotas_are_refused_as_in_linux() {
+    run(|p| {
+        ok!(p, iopl, 0);
+        for level in 1..4 {
+            fails!(p, EPERM, iopl, level);
+        }
+        fails!(p, EINVAL, iopl, 4);
+        fails!(p, EPERM, ioperm, 0x80, 1, 1);
+        ok!(p, ioperm, 0x80, 1, 0);
+        for (from, count) in [(0x80, 0), (65_535, 2), (65_536, 1), (u64::MAX, 2)] {
+            fails!(p, EINVAL, ioperm, from, count, 0);
+        }
+        ok!(p, ioperm, 0, 65_536, 0);
+        fails!(p, ENODEV, quotactl, 0x80_0007 << 8, 0, 0, 0);
+    });
+}
+
+#[test]
+fn process_descriptors_are_no_programs() {
+    run(|p| {
+        let id = ok!(p, getpid);
+        let fd = ok!(p, pidfd_open, id, 0);
+        let (none, path) = (p.string(""), p.string(&format!("/proc/self/fd/{fd}")));
+        ok!(p, faccessat2, fd, none, 6, g::AT_EMPTY_PATH);
+        fails!(p, EACCES, faccessat2, fd, none, 1, g::AT_EMPTY_PATH);
+        fails!(p, EACCES, access, path, 1);
+    });
+}

@@ -1,12 +1,14 @@
 //! Options of the levels SOL_IP and SOL_IPV6.
 
+mod membership;
+
 use super::super::netns::NetNs;
 use super::super::options::{Value, int, read_int};
 use super::Base;
-use super::address::{self, Reach};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use membership::{Membership, device4};
 use uapi::raw::general as g;
 use uapi::raw::net;
 use uapi::{Errno, Result};
@@ -19,8 +21,6 @@ pub const SOL_IPV6: u32 = 41;
 pub const DEFAULT_TTL: i32 = 64;
 /// Largest value of `IP_MTU`.
 const MAX_MTU4: u32 = 65535;
-/// Maximum number of groups of a socket (`net.ipv4.igmp_max_memberships`).
-const MAX_GROUPS: usize = 20;
 /// Index of the loopback device.
 pub const LOOPBACK: u32 = 1;
 
@@ -75,7 +75,7 @@ pub struct IpOptions {
     pub v4: Version,
     /// IPv6's.
     pub v6: Version,
-    groups: RefCell<Vec<IpAddr>>,
+    memberships: RefCell<Vec<Membership>>,
 }
 
 impl IpOptions {
@@ -84,7 +84,7 @@ impl IpOptions {
         let new = Self {
             v4: Version::new(&[net::IP_MULTICAST_LOOP, net::IP_MULTICAST_ALL]),
             v6: Version::new(&[net::IPV6_MULTICAST_LOOP, net::IPV6_MULTICAST_ALL]),
-            groups: RefCell::default(),
+            memberships: RefCell::default(),
         };
         new.v6.switch(net::IPV6_V6ONLY, ns.settings.only_v6.get());
         new
@@ -158,19 +158,6 @@ fn ipv6(bytes: Option<&[u8]>) -> Result<Ipv6Addr> {
     Ok(Ipv6Addr::from(bytes))
 }
 
-/// The device of a `struct ip_mreq` or `ip_mreqn` (from its second address on): by index, else by address,
-/// else where the group is routed to. Whether it is the loopback device; ENODEV if there is none.
-fn device4(ns: &NetNs, value: &[u8]) -> Result<bool> {
-    let address = ipv4(Some(value))?;
-    let index = value.get(4..8).map_or(Ok(0), read_int)?;
-    match index {
-        0 if address.is_unspecified() => Ok(false),
-        0 if ns.lo.reach(IpAddr::V4(address)) == Some(Reach::Loopback) => Ok(true),
-        index if index == LOOPBACK as i32 => Ok(true),
-        _ => Err(Errno::ENODEV),
-    }
-}
-
 impl IpOptions {
     /// Whether an option of IPv4 is on.
     pub fn is_on(&self, name: u32) -> bool {
@@ -182,11 +169,6 @@ impl IpOptions {
         self.v6.switches.get() >> name & 1 != 0
     }
 
-    /// The socket is in the group.
-    pub fn has_joined(&self, group: IpAddr) -> bool {
-        self.groups.borrow().contains(&group)
-    }
-
     /// Whether multicast packets of this IP version go to the loopback device. What IPv4 sends by it is received whether or not
     /// `IP_MULTICAST_LOOP` is on.
     pub fn sends_to_groups(&self, group: IpAddr) -> bool {
@@ -194,24 +176,6 @@ impl IpOptions {
             IpAddr::V4(_) => self.v4.multicast_loopback.get(),
             IpAddr::V6(_) => self.v6.multicast_loopback.get() && self.is_on6(net::IPV6_MULTICAST_LOOP),
         }
-    }
-
-    /// Joins or leaves a group. EINVAL, EADDRINUSE, EADDRNOTAVAIL, ENOBUFS.
-    fn member(&self, group: IpAddr, join: bool) -> Result<()> {
-        if !group.is_multicast() {
-            return Err(Errno::EINVAL);
-        }
-        let mut groups = self.groups.borrow_mut();
-        match (groups.iter().position(|&one| one == group), join) {
-            (Some(_), true) => return Err(Errno::EADDRINUSE),
-            (None, true) if groups.len() >= MAX_GROUPS => return Err(Errno::ENOBUFS),
-            (None, true) => vfs::memory::push(&mut groups, group)?,
-            (Some(at), false) => {
-                groups.swap_remove(at);
-            }
-            (None, false) => return Err(Errno::EADDRNOTAVAIL),
-        }
-        Ok(())
     }
 }
 
@@ -226,34 +190,18 @@ fn priority_of(class: i32) -> u32 {
 
 /// setsockopt(2) of SOL_IP. ENOPROTOOPT.
 pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
-    let (ip, v4) = (&base.ip, &base.ip.v4);
-    match name {
-        net::IP_MULTICAST_IF => {
-            if value.len() < 4 {
-                return Err(Errno::EINVAL);
-            }
-            // An address alone, or the device of a group.
-            let device = if value.len() < 8 { value } else { &value[4..] };
-            v4.multicast_loopback.set(device4(&base.net, device).map_err(|_| Errno::EADDRNOTAVAIL)?);
-            return Ok(());
+    let v4 = &base.ip.v4;
+    if name == net::IP_MULTICAST_IF {
+        if value.len() < 4 {
+            return Err(Errno::EINVAL);
         }
-        net::IP_ADD_MEMBERSHIP | net::IP_DROP_MEMBERSHIP => {
-            let group = IpAddr::V4(ipv4(Some(value))?);
-            let join = name == net::IP_ADD_MEMBERSHIP;
-            let rest = value.get(4..).ok_or(Errno::EINVAL)?;
-            if !group.is_multicast() {
-                return Err(if join { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
-            }
-            // No group has a route.
-            if !device4(&base.net, rest)? && join {
-                return Err(Errno::ENODEV);
-            }
-            return ip.member(group, join);
-        }
-        net::MCAST_JOIN_GROUP | net::MCAST_LEAVE_GROUP => {
-            return group_request(ip, value, name == net::MCAST_JOIN_GROUP);
-        }
-        _ => {}
+        // An address alone, or the device of a group.
+        let device = if value.len() < 8 { value } else { &value[4..] };
+        v4.multicast_loopback.set(device4(&base.net, device).map_err(|_| Errno::EADDRNOTAVAIL)?);
+        return Ok(());
+    }
+    if let Some(done) = membership::set4(base, name, value) {
+        return done;
     }
     let number = number4(value)?;
     match name {
@@ -280,19 +228,6 @@ pub fn set4(base: &Base, name: u32, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `MCAST_JOIN_GROUP`, `MCAST_LEAVE_GROUP`: a `struct group_req`.
-fn group_request(ip: &IpOptions, value: &[u8], join: bool) -> Result<()> {
-    let index = read_int(value)?;
-    let address = value.get(8..).ok_or(Errno::EINVAL)?;
-    let family = super::super::family_of(address)?;
-    let group = address::Endpoint::parse(address, family)?.ip;
-    match index as u32 {
-        0 | LOOPBACK if !group.is_multicast() => Err(Errno::EINVAL),
-        LOOPBACK => ip.member(group, join),
-        _ => Err(Errno::ENODEV),
-    }
-}
-
 /// getsockopt(2) of SOL_IP. ENOPROTOOPT.
 pub fn get4(base: &Base, name: u32) -> Result<Value> {
     let v4 = &base.ip.v4;
@@ -314,20 +249,8 @@ pub fn get4(base: &Base, name: u32) -> Result<Value> {
 /// setsockopt(2) of SOL_IPV6. ENOPROTOOPT.
 pub fn set6(base: &Base, name: u32, value: &[u8]) -> Result<()> {
     let (ip, v6) = (&base.ip, &base.ip.v6);
-    match name {
-        net::IPV6_ADD_MEMBERSHIP | net::IPV6_DROP_MEMBERSHIP => {
-            let group = IpAddr::V6(ipv6(Some(value))?);
-            let index = value.get(16..).ok_or(Errno::EINVAL).and_then(read_int)?;
-            if !group.is_multicast() {
-                return Err(Errno::EINVAL);
-            }
-            let join = name == net::IPV6_ADD_MEMBERSHIP;
-            return if index == LOOPBACK as i32 || !join { ip.member(group, join) } else { Err(Errno::ENODEV) };
-        }
-        net::MCAST_JOIN_GROUP | net::MCAST_LEAVE_GROUP => {
-            return group_request(ip, value, name == net::MCAST_JOIN_GROUP);
-        }
-        _ => {}
+    if let Some(done) = membership::set6(ip, name, value) {
+        return done;
     }
     let number = read_int(value)?;
     match name {

@@ -111,7 +111,7 @@ impl Base {
             family: self.family,
             stream: self.stream,
             net: self.net.clone(),
-            options: self.options.clone(),
+            options: self.options.alone(),
             ip: self.ip.clone(),
             completions: Completions::default(),
             local: Cell::new(local),

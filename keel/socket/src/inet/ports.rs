@@ -1,5 +1,6 @@
 //! Port numbers: bound sockets, sharing rules, and lookup of receivers.
 
+use super::super::group;
 use super::Base;
 use super::address::Endpoint;
 use alloc::collections::BTreeMap;
@@ -91,12 +92,19 @@ impl Wish<'_> {
 }
 
 /// The one of several sockets that match equally well, in the order in which they were bound: the last one, or, if that has
-/// `SO_REUSEPORT`, the one among those that share the port with it that the sender's port selects.
-pub fn select<T: Member>(mut found: SmallVec<[Rc<T>; 2]>, from: Endpoint) -> Option<Rc<T>> {
+/// `SO_REUSEPORT`, the one among those that share the port with it that their program chooses by the content, or the sender's
+/// port selects.
+pub fn select<T: Member>(mut found: SmallVec<[Rc<T>; 2]>, from: Endpoint, content: &[u8]) -> Option<Rc<T>> {
     let last = found.last()?.base();
     if !last.options.is_on(net::SO_REUSEPORT) {
         return found.pop();
     }
+    let group = last.options.group.borrow().clone();
+    let all = found.iter().map(|member| &member.base().options);
+    if let Some(chosen) = group.and_then(|group| group.choose(content, all)) {
+        return Some(found.swap_remove(chosen));
+    }
+    let last = found.last()?.base();
     let uid = last.uid;
     found.retain(|member| member.base().options.is_on(net::SO_REUSEPORT) && member.base().uid == uid);
     let chosen = usize::from(from.port) % found.len().max(1);
@@ -180,8 +188,26 @@ impl<T: Member> Ports<T> {
         entry.members.push_back(Rc::downgrade(socket));
     }
 
+    /// `socket`, which holds a port and listens if it can, joins those with which it shares its address.
+    pub fn join_group(&self, socket: &T) {
+        let (base, local) = (socket.base(), socket.base().local.get());
+        let shares = |other: &Base| {
+            let same = (other.uid, other.family, other.only_v6()) == (base.uid, base.family, base.only_v6());
+            same && other.local.get() == local && other.options.is_on(net::SO_REUSEPORT)
+        };
+        let group_of = |member: Rc<T>| {
+            let other = member.base();
+            let group = other.options.group.borrow().clone()?;
+            (!core::ptr::eq(other, base) && shares(other) && group.has(&other.options)).then_some(group)
+        };
+        let others =
+            if base.options.is_on(net::SO_REUSEPORT) { self.members(local.port).find_map(group_of) } else { None };
+        group::join(&base.options, others);
+    }
+
     /// Releases the port of `socket`, if it has one.
     pub fn leave(&self, socket: &T) {
+        group::leave(&socket.base().options);
         let port = socket.base().local.get().port;
         let mut ports = self.ports.borrow_mut();
         if let Some(entry) = ports.get_mut(&port) {

@@ -6,6 +6,7 @@ mod stamps;
 
 use super::Socket;
 use super::filter::{self, Filter};
+use super::group::{self, Group};
 use super::inet;
 use super::netns::NetNs;
 use alloc::boxed::Box;
@@ -76,6 +77,8 @@ pub struct Options {
     pub filter: RefCell<Option<Rc<Filter>>>,
     /// `SO_LOCK_FILTER`.
     pub filter_locked: Cell<bool>,
+    /// Those with which it shares its address, `SO_REUSEPORT`.
+    pub(crate) group: RefCell<Option<Rc<Group>>>,
     /// `SO_PRIORITY`.
     pub priority: Cell<u32>,
     /// `SO_MARK`.
@@ -111,10 +114,18 @@ impl Options {
             switches: Cell::new(0),
             filter: RefCell::default(),
             filter_locked: Cell::new(false),
+            group: RefCell::default(),
             priority: Cell::new(0),
             linger: Cell::new([0, 0]),
             low_water: Cell::new(1),
         }
+    }
+
+    /// Those of a socket that is made of this one, and shares its port as its connection.
+    pub fn alone(&self) -> Self {
+        let new = self.clone();
+        drop(new.group.take());
+        new
     }
 
     /// Whether receivers get the sender's credentials.
@@ -354,9 +365,8 @@ fn change(socket: &Socket, name: u32, value: &[u8]) -> Result<()> {
         net::SO_PASSCRED => options.pass_credentials.set(number != 0),
         net::SO_ATTACH_FILTER => filter::attach(socket, value)?,
         net::SO_ATTACH_BPF | net::SO_ATTACH_REUSEPORT_EBPF => return Err(filter::loaded(options, number, value)),
-        net::SO_ATTACH_REUSEPORT_CBPF => return Err(filter::of_group(options, value)),
-        net::SO_DETACH_REUSEPORT_BPF if options.is_on(net::SO_REUSEPORT) => return Err(Errno::ENOENT),
-        net::SO_DETACH_REUSEPORT_BPF => return Err(Errno::EINVAL),
+        net::SO_ATTACH_REUSEPORT_CBPF => group::attach(socket, value)?,
+        net::SO_DETACH_REUSEPORT_BPF => group::detach(options)?,
         net::SO_DETACH_FILTER => filter::detach(options)?,
         net::SO_LOCK_FILTER => filter::lock(options, number != 0)?,
         net::SO_PASSPIDFD => options.pass_pidfd.set(number != 0),

@@ -50,6 +50,7 @@ impl Stamp {
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     id: u64,
+    readable: bool,
     writable: bool,
 }
 
@@ -187,10 +188,10 @@ impl HostNode {
                 let open = Open { export: self.export.id, flags, mode: 0, uid: 0, gid: 0 };
                 self.host().call(open, &self.path()[..], &mut attr[..])
             };
-            let reply = match open(flags) {
+            let (reply, readable) = match open(flags) {
                 // Writable but not readable for the monitor: write-only will do.
-                Err(Errno::EACCES) if write => open(open_flags::WRITE),
-                other => other,
+                Err(Errno::EACCES) if write => (open(open_flags::WRITE), false),
+                other => (other, true),
             };
             // Its name, or one above, may be another one meanwhile.
             let is_renamed = self.host().changes.get() > asked.changes;
@@ -210,14 +211,38 @@ impl HostNode {
                 continue;
             }
             self.learn(&attr[0], asked);
-            return Ok(self.take_handle(id, write));
+            return Ok(self.keep_handle(Handle { id, readable, writable: write }));
         }
         Err(Errno::ESTALE)
     }
 
     /// Keeps a handle that the host gave, unless another thread brought one that can do as much: the one that is kept.
     pub(super) fn take_handle(&self, id: u64, writable: bool) -> u64 {
-        let content = self.content();
+        self.keep_handle(Handle { id, readable: true, writable })
+    }
+
+    /// EACCES if the host does not let the monitor read the file. Asks only where its permissions leave a doubt.
+    pub(crate) fn check_host_readable(&self) -> Result<()> {
+        const ALL: u32 = 0o444;
+        let (attr, content) = (self.attr_cached(), self.content());
+        if let Some(handle) = content.handle.get() {
+            return if handle.readable { Ok(()) } else { Err(Errno::EACCES) };
+        }
+        // Of an empty one nothing will be read: lock files may be used.
+        if attr.mode & ALL == ALL || attr.size == 0 || !content.pages.borrow().is_empty() || self.gone.get() {
+            return Ok(());
+        }
+        // A small file comes with its content, which is probably what will be asked for next.
+        let asked = match attr.size {
+            ..=WHOLE => self.page(0, 1, attr.size).map(drop),
+            _ => self.open_handle(false).map(drop),
+        };
+        // Whatever else is wrong is told when it is used.
+        if asked == Err(Errno::EACCES) { asked } else { Ok(()) }
+    }
+
+    fn keep_handle(&self, new: Handle) -> u64 {
+        let (id, content) = (new.id, self.content());
         if let Some(other) = content.handle.get() {
             let (kept, closed) = if other.writable { (other.id, id) } else { (id, other.id) };
             self.host().close(closed);
@@ -225,7 +250,7 @@ impl HostNode {
                 return kept;
             }
         }
-        content.handle.set(Some(Handle { id, writable }));
+        content.handle.set(Some(new));
         self.host().cache.has_handle(self.this.clone());
         id
     }

@@ -529,4 +529,8 @@ impl Inode for HostNode {
         }
         Ok(None)
     }
+
+    fn check_readable(&self, reads: bool, _cut: bool) -> Result<()> {
+        if reads { self.check_host_readable() } else { Ok(()) }
+    }
 }

@@ -270,10 +270,18 @@ impl Node {
         self.changed(-i32::from(node.kind == FileType::Directory))
     }
 
-    pub(super) fn rename_entry(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<()> {
+    /// rename(2); `whiteout` is left behind.
+    pub(super) fn rename_entry(
+        &self,
+        old: &[u8],
+        to: &Rc<dyn Inode>,
+        new: &[u8],
+        flags: u32,
+        whiteout: Option<&NewNode<'_>>,
+    ) -> Result<()> {
         let to = as_node(to).filter(|n| Rc::ptr_eq(&n.fs, &self.fs)).ok_or(Errno::EXDEV)?;
         for _ in 0..TRIES {
-            match self.try_rename(old, &to, new, flags) {
+            match self.try_rename(old, &to, new, flags, whiteout) {
                 Err(Errno::EAGAIN) => {}
                 done => return done,
             }
@@ -282,7 +290,14 @@ impl Node {
     }
 
     /// EAGAIN if another thread made `new` meanwhile.
-    fn try_rename(&self, old: &[u8], to: &Rc<Self>, new: &[u8], flags: u32) -> Result<()> {
+    fn try_rename(
+        &self,
+        old: &[u8],
+        to: &Rc<Self>,
+        new: &[u8],
+        flags: u32,
+        whiteout: Option<&NewNode<'_>>,
+    ) -> Result<()> {
         let exchange = flags & crate::ops::RENAME_EXCHANGE != 0;
         let moved = self.find(old, &[])?.inode;
         let moved_node = as_node(&moved).ok_or(Errno::EBUSY)?;
@@ -305,6 +320,13 @@ impl Node {
         // All that waits comes first.
         self.own_attr()?;
         to.own_attr()?;
+        let left = match whiteout {
+            Some(new) => {
+                self.fs.check_nodes()?;
+                Some(self.fs.node_on(self.dev()?, new))
+            }
+            None => None,
+        };
         let below = !exchange && self.is_below(old);
         let replaced_node = replaced.as_ref().map(|inode| as_node(inode).ok_or(Errno::EBUSY)).transpose()?;
         if let Some(inode) = replaced.as_ref().filter(|_| !exchange) {
@@ -344,7 +366,10 @@ impl Node {
             node.lost_name()?;
         }
         unplace(&moved_node)?;
-        self.cover(old, below)?;
+        match left {
+            Some(left) => self.entries()?.put(Rc::from(old), left),
+            None => self.cover(old, below)?,
+        }
         to.entries()?.put(Rc::from(new), moved);
         if same_dir {
             return self.changed(-replaced_dir);

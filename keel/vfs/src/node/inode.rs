@@ -120,6 +120,14 @@ impl Inode for Node {
         self.truncate_data(size)
     }
 
+    fn check_readable(&self, _reads: bool, cut: bool) -> Result<()> {
+        match self.lower_data() {
+            // The first write copies what is there.
+            Some(Lower::Host(node)) if !cut => node.check_host_readable(),
+            _ => Ok(()),
+        }
+    }
+
     fn locked_outside(&self) -> Option<Rc<HostNode>> {
         // A copy is the pod's own.
         match self.lower_data()? {
@@ -158,7 +166,18 @@ impl Inode for Node {
     }
 
     fn rename(&self, old: &[u8], to: &Rc<dyn Inode>, new: &[u8], flags: u32) -> Result<bool> {
-        self.rename_entry(old, to, new, flags).map(|()| true)
+        self.rename_entry(old, to, new, flags, None).map(|()| true)
+    }
+
+    fn rename_leaving(
+        &self,
+        old: &[u8],
+        to: &Rc<dyn Inode>,
+        new: &[u8],
+        flags: u32,
+        whiteout: &NewNode<'_>,
+    ) -> Result<bool> {
+        self.rename_entry(old, to, new, flags, Some(whiteout)).map(|()| true)
     }
 
     fn readlink(&self) -> Result<Name> {

@@ -51,6 +51,10 @@ impl Inode for Merged {
         }
     }
 
+    fn check_readable(&self, reads: bool, cut: bool) -> Result<()> {
+        self.shown_file()?.check_readable(reads, cut)
+    }
+
     fn read_at(&self, offset: u64, dst: &mut dyn Dst) -> Result<usize> {
         self.shown_file()?.read_at(offset, dst)
     }

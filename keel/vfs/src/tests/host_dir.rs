@@ -39,6 +39,8 @@ pub struct HostDir {
     pub gathers: Cell<usize>,
     /// Gathered writes fail.
     pub fails: Cell<bool>,
+    /// Files that are not readable for others are not opened for reading.
+    pub public_only: Cell<bool>,
     pub free_pages: Cell<u64>,
 }
 
@@ -103,6 +105,7 @@ impl HostDir {
             sent: RefCell::default(),
             gathers: Cell::new(0),
             fails: Cell::new(false),
+            public_only: Cell::new(false),
             free_pages: Cell::new(1 << 30),
         }
     }
@@ -111,6 +114,11 @@ impl HostDir {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
+    }
+
+    fn check_public(&self, name: &[u8]) -> Result<()> {
+        let mode = fs::metadata(self.path(name)).map_or(0o4, |m| m.mode());
+        if self.public_only.get() && mode & 0o4 == 0 { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     /// How often an operation was asked for since the last [`Self::reset`].
@@ -408,6 +416,9 @@ impl HostDir {
             F::ReadDir(list) => Ok(list.reply(self.list(&list, input, output)?)),
             F::Open(open) => {
                 let has = |flag| open.flags & flag != 0;
+                if has(open_flags::READ) {
+                    self.check_public(input)?;
+                }
                 let mut options = OpenOptions::new();
                 options.read(has(open_flags::READ)).write(has(open_flags::WRITE)).mode(open.mode);
                 options.create_new(has(open_flags::EXCLUSIVE)).truncate(has(open_flags::TRUNCATE));
@@ -422,6 +433,7 @@ impl HostDir {
                 Ok(open.reply(Opened { exists: false, handle: self.keep(file) }))
             }
             F::Fetch(fetch) if self.knows_fetch => {
+                self.check_public(input)?;
                 let file = io(File::open(self.path(input)))?;
                 let m = io(file.metadata())?;
                 Self::put_attr(output, &m);

@@ -14,7 +14,7 @@ use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::memory::Text;
 use vfs::synth::{Entry, SynthDir, SynthLink};
-use vfs::{Attr, FileType, Inode};
+use vfs::{Attr, Change, FileType, Inode};
 
 /// What lstat(2) shows as the size of a link to an open file.
 const LINK_SIZE: u64 = 64;
@@ -57,6 +57,12 @@ impl SynthDir for Links {
 
     fn list(&self) -> Result<Vec<(Vec<u8>, FileType)>> {
         list(&self.0, FileType::Symlink)
+    }
+
+    // How many there are, whoever asks.
+    fn size(&self) -> u64 {
+        let files = self.0.task().ok().flatten().and_then(|task| task.try_files());
+        files.map_or(0, |files| files.numbers().count() as u64)
     }
 
     fn links(&self) -> u32 {
@@ -127,6 +133,11 @@ impl Inode for Description {
 
     fn file_type(&self) -> FileType {
         self.kind
+    }
+
+    fn change(&self, change: &Change) -> Result<()> {
+        // The caller may do it, by the attributes above.
+        self.file.ops.set_attr(&|_| Ok(*change))
     }
 }
 

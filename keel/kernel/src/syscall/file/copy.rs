@@ -4,12 +4,12 @@ use super::rw::{bounded, seekable};
 use super::splice;
 use crate::file::{Abilities, File};
 use crate::fs::dev::Memory;
+use crate::fs::regular::room_at;
 use crate::mm::user;
 use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::FILE_MAX;
 use vfs::io::{KernelDst, KernelSrc};
 use vfs::memory::chunk;
 use vfs::{FileType, Inode};
@@ -232,6 +232,8 @@ pub fn sys_copy_file_range(
     let (start, end) = (source.position(&from)?, target.position(&to)?);
     let size = in_inode.attr()?.size;
     let count = count.min(size.saturating_sub(start).min(user::MAX_RW_COUNT as u64) as usize);
+    // Also for no bytes.
+    let count = count.min(usize::try_from(room_at(end)?).unwrap_or(usize::MAX));
     if Rc::ptr_eq(&in_inode, &out_inode) && start < end + count as u64 && end < start + count as u64 {
         return Err(Errno::EINVAL);
     }
@@ -240,11 +242,6 @@ pub fn sys_copy_file_range(
     }
     if !from.can(Abilities::SPLICE_FROM) || !to.can(Abilities::SPLICE_TO) {
         return Err(Errno::EINVAL);
-    }
-    // What fits below the largest offset.
-    let count = count.min(usize::try_from(FILE_MAX.saturating_sub(end)).unwrap_or(usize::MAX));
-    if count == 0 {
-        return Err(Errno::EFBIG);
     }
     let (done, source) = copy(&from, source, &to, &mut target, count)?;
     source.store()?;

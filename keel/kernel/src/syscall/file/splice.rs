@@ -127,7 +127,10 @@ fn from_pipe(pipe: &Pipe, to: &File, target: &mut Place, count: usize, more: boo
             piece.start += written;
             piece.len -= written;
             pipe.put_back(piece);
-            return if done > 0 { Ok(done) } else { result };
+            // As in Linux the rest is tried again: what it fails with may come with a signal.
+            if written == 0 || to.downcast::<Socket>().is_some() {
+                return if done > 0 { Ok(done) } else { result };
+            }
         }
     }
     Ok(done)

@@ -1,7 +1,6 @@
 //! Changing attributes: chmod(2), chown(2), utimensat(2), truncate(2), and their relatives.
 
 use crate::file::File;
-use crate::file::anon::Nameless;
 use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
@@ -10,9 +9,8 @@ use crate::task::path::{self, Caller, check_flags};
 use crate::task::pidfd;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
-use vfs::PathRef;
 use vfs::landlock::access;
-use vfs::{Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
+use vfs::{Attr, Change, Cred, FILE_MAX, FileType, SetTime, notify, ops};
 
 /// chmod(2).
 pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
@@ -23,11 +21,15 @@ pub fn sys_chmod(name: usize, mode: u32) -> Result<()> {
 pub fn sys_fchmod(fd: i32, mode: u32) -> Result<()> {
     let caller = Caller::current();
     let file = descriptors::current_file(fd)?;
-    match file.ops.nameless() {
-        Some(inode) => change_nameless(inode, &ops::chmod_change(perm(inode), mode, &caller.cred())?),
-        None => return ops::chmod(&open_place(&file)?, mode, &caller.cred()),
+    chmod_open(&file, mode, &caller)
+}
+
+/// chmod(2) of an open file.
+fn chmod_open(file: &File, mode: u32, caller: &Caller) -> Result<()> {
+    match &file.path {
+        Some(place) => ops::chmod(place, mode, &caller.cred()),
+        None => file.ops.set_attr(&|attr| ops::chmod_change(perm(attr), mode, &caller.cred())),
     }
-    Ok(())
 }
 
 /// fchmodat(2) as the kernel has it: without flags.
@@ -40,43 +42,21 @@ pub fn sys_fchmodat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()> 
     check_flags(flags, g::AT_SYMLINK_NOFOLLOW | g::AT_EMPTY_PATH)?;
     let name = path::read_at(name, flags)?;
     let caller = Caller::current();
+    if let Some(file) = path::nameless(fd, &name, flags) {
+        return chmod_open(&file, mode, &caller);
+    }
     let place = caller.resolve_at(fd, &name, flags)?;
     ops::chmod(&place, mode, &caller.cred())
 }
 
-/// The place of an open file. Those that are neither in the tree nor have attributes of their own (event counters) have
-/// nothing to change: EOPNOTSUPP.
-fn open_place(file: &File) -> Result<PathRef> {
-    file.path.clone().ok_or(Errno::EOPNOTSUPP)
-}
-
-/// Mode, owner and group of a file outside the tree.
-fn perm(inode: &Nameless) -> (u32, u32, u32) {
-    let attr = inode.attr.get();
+/// Mode, owner and group.
+fn perm(attr: &Attr) -> (u32, u32, u32) {
     (attr.mode, attr.uid, attr.gid)
 }
 
-/// Changes attributes of a file outside the tree.
-fn change_nameless(inode: &Nameless, change: &Change) {
-    let mut new = inode.attr.get();
-    new.mode = change.mode.map_or(new.mode, |mode| new.mode & g::S_IFMT | mode);
-    new.uid = change.uid.unwrap_or(new.uid);
-    new.gid = change.gid.unwrap_or(new.gid);
-    let now = hal::clock::realtime_ns();
-    (new.ctime, new.ctime_ns) = ((now / 1_000_000_000) as i64, (now % 1_000_000_000) as u32);
-    let set = |old: (i64, u32), time: Option<SetTime>| match time {
-        None => old,
-        Some(SetTime::Now) => (new.ctime, new.ctime_ns),
-        Some(SetTime::At(seconds, ns)) => (seconds, ns),
-    };
-    (new.atime, new.atime_ns) = set((new.atime, new.atime_ns), change.atime);
-    (new.mtime, new.mtime_ns) = set((new.mtime, new.mtime_ns), change.mtime);
-    inode.attr.set(new);
-}
-
-/// utimensat(2) for a file outside the tree: EPERM, EACCES.
-fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cred: &Cred<'_>) -> Result<()> {
-    let (mode, uid, gid) = perm(inode);
+/// The change of utimensat(2) for a file outside the tree: EPERM, EACCES.
+fn times_change(attr: &Attr, [atime, mtime]: [Option<SetTime>; 2], cred: &Cred<'_>) -> Result<Change> {
+    let (mode, uid, gid) = perm(attr);
     if !cred.owns(uid, gid) {
         if [atime, mtime] != NOW {
             return Err(Errno::EPERM);
@@ -86,8 +66,16 @@ fn set_nameless_times(inode: &Nameless, [atime, mtime]: [Option<SetTime>; 2], cr
             return Err(Errno::EACCES);
         }
     }
-    change_nameless(inode, &Change { atime, mtime, ..Change::default() });
-    Ok(())
+    Ok(Change { atime, mtime, ..Change::default() })
+}
+
+/// utimensat(2) of an open file.
+fn set_open_times(file: &File, times: [Option<SetTime>; 2], caller: &Caller) -> Result<()> {
+    let [atime, mtime] = times;
+    match &file.path {
+        Some(place) => ops::set_times(place, atime, mtime, &caller.cred()),
+        None => file.ops.set_attr(&|attr| times_change(attr, times, &caller.cred())),
+    }
 }
 
 /// The ids of chown(2): -1 leaves one. EINVAL: not mapped in the caller's user namespace.
@@ -118,11 +106,10 @@ pub fn sys_fchown(fd: i32, uid: u32, gid: u32) -> Result<()> {
 /// chown(2) of an open file.
 fn chown_open(file: &File, uid: u32, gid: u32, caller: &Caller) -> Result<()> {
     let (uid, gid) = ids(uid, gid, &caller.cred())?;
-    match file.ops.nameless() {
-        Some(inode) => change_nameless(inode, &ops::chown_change(perm(inode), uid, gid, false, &caller.cred())?),
-        None => return ops::chown(&open_place(file)?, uid, gid, &caller.cred()),
+    match &file.path {
+        Some(place) => ops::chown(place, uid, gid, &caller.cred()),
+        None => file.ops.set_attr(&|attr| ops::chown_change(perm(attr), uid, gid, false, &caller.cred())),
     }
-    Ok(())
 }
 
 /// fchownat(2).
@@ -141,21 +128,18 @@ pub fn sys_fchownat(fd: i32, name: usize, uid: u32, gid: u32, flags: u32) -> Res
 /// Sets both times of a path, or of the file of `fd` if `name` is 0.
 fn set_times(fd: i32, name: usize, flags: u32, times: [Option<SetTime>; 2]) -> Result<()> {
     let caller = Caller::current();
-    let [atime, mtime] = times;
-    let place = if name == 0 && fd != g::AT_FDCWD {
+    if name == 0 && fd != g::AT_FDCWD {
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let file = descriptors::current_file(fd)?;
-        if let Some(inode) = file.ops.nameless() {
-            return set_nameless_times(inode, times, &caller.cred());
-        }
-        open_place(&file)?
-    } else {
-        let name = path::read(name)?;
-        caller.resolve_at(fd, &name, flags)?
-    };
-    ops::set_times(&place, atime, mtime, &caller.cred())
+        return set_open_times(&*descriptors::current_file(fd)?, times, &caller);
+    }
+    let name = path::read(name)?;
+    if let Some(file) = path::nameless(fd, &name, flags) {
+        return set_open_times(&file, times, &caller);
+    }
+    let [atime, mtime] = times;
+    ops::set_times(&caller.resolve_at(fd, &name, flags)?, atime, mtime, &caller.cred())
 }
 
 const NOW: [Option<SetTime>; 2] = [Some(SetTime::Now); 2];

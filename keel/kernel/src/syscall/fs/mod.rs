@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod names;
+pub mod quota;
 pub mod space;
 pub mod stat;
 pub mod working;

@@ -139,7 +139,7 @@ pub fn sys_renameat(old_fd: i32, old: usize, new_fd: i32, new: usize) -> Result<
     sys_renameat2(old_fd, old, new_fd, new, 0)
 }
 
-/// renameat2(2). No file system here leaves whiteouts behind in one step. EINVAL.
+/// renameat2(2).
 pub fn sys_renameat2(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u32) -> Result<()> {
     check_flags(flags, g::RENAME_NOREPLACE | g::RENAME_EXCHANGE | g::RENAME_WHITEOUT)?;
     if flags & g::RENAME_EXCHANGE != 0 && flags & (g::RENAME_NOREPLACE | g::RENAME_WHITEOUT) != 0 {
@@ -148,9 +148,6 @@ pub fn sys_renameat2(old_fd: i32, old: usize, new_fd: i32, new: usize, flags: u3
     let caller = Caller::current();
     let from = caller.parent(old_fd, &path::read(old)?)?;
     let to = caller.parent(new_fd, &path::read(new)?)?;
-    if flags & g::RENAME_WHITEOUT != 0 {
-        return Err(Errno::EINVAL);
-    }
     ops::rename(&from, &to, flags, &caller.cred())
 }
 

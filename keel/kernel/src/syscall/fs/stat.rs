@@ -1,5 +1,6 @@
 //! Attributes to programs: stat(2), statx(2), access(2), readlink(2).
 
+use crate::fs::proc::Description;
 use crate::mm::user;
 use crate::task::path::{self, Caller, check_flags};
 use crate::task::{self, descriptors};
@@ -159,6 +160,10 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
             Some(inode) => caller.cred().check(&*inode, mode),
             None => {
                 let attr = file.ops.attr()?;
+                // What has no name is in file systems without programs.
+                if mode & MAY_EXEC != 0 && FileType::of(attr.mode) == FileType::Regular {
+                    return Err(Errno::EACCES);
+                }
                 caller.cred().check_mode((attr.mode, attr.uid, attr.gid), mode)
             }
         };
@@ -170,7 +175,7 @@ pub fn sys_faccessat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()>
         vfs::ops::check_writable(&place)?;
     }
     let executes = mode & MAY_EXEC != 0 && inode.file_type() == FileType::Regular;
-    if executes && place.has_flag(vfs::mount::flags::NO_EXEC) {
+    if executes && (place.has_flag(vfs::mount::flags::NO_EXEC) || inode.as_any().is::<Description>()) {
         return Err(Errno::EACCES);
     }
     if mode != 0 {

@@ -7,7 +7,7 @@ use crate::mm::caller::caller;
 use crate::mm::mmap::Placement;
 use crate::mm::remap::Target;
 use crate::mm::shared::SharedObject;
-use crate::mm::{Mm, advise, page_down, page_range, page_up, user};
+use crate::mm::{Mm, advise, commit, page_down, page_range, page_up, user};
 use crate::socket::Socket;
 use crate::task;
 use abi::layout::PAGE_SIZE;
@@ -134,6 +134,10 @@ pub fn sys_mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset:
     area.flags.set(AreaFlags::GROWS_DOWN, flags & g::MAP_GROWSDOWN != 0);
     area.flags.set(AreaFlags::LOCKED, flags & g::MAP_LOCKED != 0);
     area.flags.set(AreaFlags::NO_RESERVE, flags & g::MAP_NORESERVE != 0);
+    if matches!(area.backing, Backing::Shared(..)) && flags & g::MAP_NORESERVE == 0 {
+        // Whatever may be done with it now: others that get it may do more.
+        commit::check(len as u64)?;
+    }
     // As in Linux since 6.7: stacks get no huge pages.
     area.flags.set(AreaFlags::NO_HUGE, flags & g::MAP_STACK != 0);
     let accessible = !area.prot.is_empty();

@@ -11,3 +11,4 @@ pub mod landlock;
 mod places;
 pub mod policy;
 pub mod prctl;
+pub mod refused;

@@ -118,7 +118,8 @@ impl Tcp {
     /// The listener at `to`. With `SO_REUSEPORT` the caller's port selects one.
     fn listener(&self, to: Endpoint, from: Endpoint) -> Option<Rc<Tcp>> {
         let score = |tcp: &Tcp| if tcp.is_listening() { tcp.base.score(to, from) } else { None };
-        ports::select(self.base.net.tcp.best(to, score), from)
+        // What opens a connection has no content.
+        ports::select(self.base.net.tcp.best(to, score), from, &[])
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -173,6 +174,7 @@ impl Tcp {
         self.read_ended.set(false);
         self.write_ended.set(false);
         self.state.set(State::Listen);
+        self.base.net.tcp.join_group(self);
         self.publish().inspect_err(|_| {
             if self.state.get() == State::Listen {
                 self.stop_listening();

@@ -133,6 +133,7 @@ impl TcpOptions {
                 });
                 return Ok(());
             }
+            net::TCP_ULP if value.is_empty() => return Err(Errno::EINVAL),
             net::TCP_ULP => return Err(Errno::ENOENT),
             net::TCP_REPAIR => return Err(Errno::EPERM),
             _ => {}
@@ -147,7 +148,8 @@ impl TcpOptions {
             net::TCP_FASTOPEN_NO_COOKIE if connected => return Err(Errno::EINVAL),
             net::TCP_FASTOPEN_NO_COOKIE => within(number, 0, 1)?,
             // Only for sockets under repair.
-            net::TCP_TIMESTAMP | net::TCP_REPAIR_QUEUE => return Err(Errno::EPERM),
+            net::TCP_TIMESTAMP | net::TCP_REPAIR_QUEUE | net::TCP_REPAIR_WINDOW => return Err(Errno::EPERM),
+            net::TCP_REPAIR_OPTIONS => return Err(Errno::EINVAL),
             net::TCP_QUEUE_SEQ => return Err(if closed { Errno::EINVAL } else { Errno::EPERM }),
             net::TCP_KEEPIDLE | net::TCP_KEEPINTVL => within(number, 1, 32767)?,
             net::TCP_KEEPCNT | net::TCP_SYNCNT => within(number, 1, 127)?,
@@ -179,7 +181,7 @@ impl TcpOptions {
                 value.resize(CONGESTION_NAME, 0);
                 Ok(value)
             }
-            net::TCP_QUEUE_SEQ | net::TCP_REPAIR_QUEUE => Err(Errno::EINVAL),
+            net::TCP_QUEUE_SEQ | net::TCP_REPAIR_QUEUE | net::TCP_REPAIR_WINDOW => Err(Errno::EINVAL),
             net::TCP_REPAIR => Ok(int(0)),
             // There are no packets, so none is saved.
             net::TCP_ULP | net::TCP_SAVED_SYN => Ok(Value::new()),

@@ -171,6 +171,7 @@ impl Udp {
             }
             let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
             self.ports().bind(&me, local).map_err(|_| Errno::EAGAIN)?;
+            self.ports().join_group(self);
         }
         Ok(())
     }
@@ -239,6 +240,9 @@ impl Protocol for Udp {
         }
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         self.base.bind(&me, self.ports(), to)?;
+        if self.base.local.get().port != 0 {
+            self.ports().join_group(self);
+        }
         if to.port != 0 {
             self.publish();
         }

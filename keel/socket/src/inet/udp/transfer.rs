@@ -193,7 +193,7 @@ impl Udp {
             return;
         }
         let found = self.ports().best(to, |udp| udp.base.score(to, from));
-        if let Some(udp) = ports::select(found, from) {
+        if let Some(udp) = ports::select(found, from, &data) {
             if takes(&udp) {
                 udp.take_in(Datagram { data, from, facts, drops: 0 });
             }
@@ -366,17 +366,17 @@ impl Base {
         let local = self.local.get().ip;
         let bound = local == to.ip
             || local.is_unspecified() && (local.is_ipv4() == to.ip.is_ipv4() || local.is_ipv6() && !self.only_v6());
-        let joined = || match to.ip {
-            _ if self.ip.has_joined(to.ip) => true,
+        let joined = || match (self.ip.takes(to.ip, from.ip), to.ip) {
+            (Some(takes), _) => takes,
             // Other members of the group in the pod get a copy.
-            IpAddr::V4(_) => self.ip.is_on(net::IP_MULTICAST_ALL) && self.anybody_joined(to.ip),
-            IpAddr::V6(_) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && self.anybody_joined(to.ip),
+            (None, IpAddr::V4(_)) => self.ip.is_on(net::IP_MULTICAST_ALL) && self.anybody_takes(to.ip, from.ip),
+            (None, IpAddr::V6(_)) => self.ip.is_on6(net::IPV6_MULTICAST_ALL) && self.anybody_takes(to.ip, from.ip),
         };
         let from_peer = self.remote.get().is_none_or(|remote| remote == from);
         bound && from_peer && (reach == Reach::Broadcast || joined())
     }
 
-    fn anybody_joined(&self, group: IpAddr) -> bool {
-        self.net.udp.all().any(|udp| udp.base.ip.has_joined(group))
+    fn anybody_takes(&self, group: IpAddr, source: IpAddr) -> bool {
+        self.net.udp.all().any(|udp| udp.base.ip.takes(group, source) == Some(true))
     }
 }
