@@ -576,8 +576,10 @@ pub mod tell {
     pub const TIME: u32 = 2;
     /// Datagrams that were sent together come together (`UDP_GRO`).
     pub const TOGETHER: u32 = 4;
+    /// Datagrams of IPv6 without a checksum come, too.
+    pub const UNCHECKED: u32 = 8;
     /// All of them.
-    pub const ALL: u32 = FACTS | TIME | TOGETHER;
+    pub const ALL: u32 = FACTS | TIME | TOGETHER | UNCHECKED;
 }
 
 /// Flag of [`SocketBind`]: `SO_REUSEADDR` is set.
@@ -632,19 +634,22 @@ pub struct Outgoing {
     pub hops: Option<u8>,
     /// Traffic class.
     pub class: u8,
+    /// Without a checksum, to a peer of IPv6.
+    pub unchecked: bool,
 }
 
 impl Word for Outgoing {
     fn to_word(self) -> u64 {
         let hops = self.hops.map_or(0, |hops| u64::from(hops) + 1);
-        u64::from(self.segment) | hops << 16 | u64::from(self.class) << 32
+        u64::from(self.segment) | hops << 16 | u64::from(self.class) << 32 | u64::from(self.unchecked) << 40
     }
     fn from_word(word: u64) -> Option<Self> {
         let hops = match word >> 16 & 0xffff {
             0 => None,
             hops => Some(u8::try_from(hops - 1).ok()?),
         };
-        Some(Self { segment: word as u16, hops, class: u8::try_from(word >> 32).ok()? })
+        let unchecked = bool::from_word(word >> 40)?;
+        Some(Self { segment: word as u16, hops, class: (word >> 32) as u8, unchecked })
     }
 }
 

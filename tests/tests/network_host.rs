@@ -166,7 +166,7 @@ fn records_name_what_was_used() {
 }
 
 /// Programs of `tests/abi/sockets` that print something else with the host's network, and why.
-const DIFFERENT: [(&str, &str); 6] = [
+const DIFFERENT: [(&str, &str); 5] = [
     ("sockets/option_effects", "datagrams tell no mark and priority, and the host does not say what was lost"),
     ("sockets/tcp_poll", "the pod accepts a connection ahead, so that a full backlog has room for one more"),
     (
@@ -178,7 +178,6 @@ const DIFFERENT: [(&str, &str); 6] = [
         "sockets/udp_delivery",
         "the host does not know devices and connections of the pod's datagram sockets, nor scopes of names",
     ),
-    ("sockets/udp_segments", "datagrams of IPv6 without a checksum have one, and are received"),
 ];
 
 /// Runs all programs of `tests/abi/sockets` on the host and in a pod with so many virtual CPUs, each in a network namespace of its own.

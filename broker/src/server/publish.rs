@@ -287,7 +287,7 @@ impl Ports {
         port.map(|port| port.publish.host)
     }
 
-    /// Connects a datagram socket from a published port. In a pod with the host's network also from the address of `local`, if it has one.
+    /// Connects a datagram socket from a published port; in a pod with the host's network from the address of `local`, if it has one.
     pub fn connect_from(
         &self,
         source: SocketAddr,
@@ -299,7 +299,7 @@ impl Ports {
         self.connected(*index.ok_or(Errno::NOENT)?.0, local, peer)
     }
 
-    /// A socket with a published port, and this address if the port has none, that is connected to a peer.
+    /// A socket with a published port, or its number at another address, that is connected to a peer.
     fn connected(&self, index: usize, local: Option<IpAddr>, peer: SocketAddr) -> Result<OwnedFd, Errno> {
         let Some(port) = self.ports.get(&index) else { return Err(Errno::NOENT) };
         let peer = host::reached_by(&port.publish.host, peer);
@@ -313,7 +313,7 @@ impl Ports {
         // The port's own socket has the option for this moment only: other processes must not take the port. The connected
         // ones keep it, or those of further peers could not be bound beside them.
         set_socket_reuseaddr(&port.socket, true)?;
-        let own = match local.filter(|_| port.publish.host.ip().is_unspecified()) {
+        let own = match local {
             Some(ip) => host::reached_by(&port.publish.host, SocketAddr::new(ip, port.publish.host.port())),
             None => port.publish.host,
         };

@@ -12,6 +12,10 @@ const IP: u32 = libc::IPPROTO_IP as u32;
 const IPV6: u32 = libc::IPPROTO_IPV6 as u32;
 const UDP: u32 = libc::IPPROTO_UDP as u32;
 
+/// `UDP_NO_CHECK6_TX` and `UDP_NO_CHECK6_RX`.
+const NO_CHECK6_TX: u32 = 101;
+const NO_CHECK6_RX: u32 = 102;
+
 /// `SIOCATMARK` of ioctl(2).
 pub const SIOCATMARK: libc::c_ulong = 0x8905;
 
@@ -52,7 +56,7 @@ pub const SETTABLE: &[(u32, &[u32])] = &[
 
 /// Options that only the monitor itself sets.
 pub const OWN: &[(u32, &[u32])] = &[
-    (UDP, &[libc::UDP_SEGMENT as u32, libc::UDP_GRO as u32]),
+    (UDP, &[libc::UDP_SEGMENT as u32, libc::UDP_GRO as u32, NO_CHECK6_TX, NO_CHECK6_RX]),
     (SOCKET, &[libc::SO_TIMESTAMPNS as u32]),
     (IP, TELL4),
     (IPV6, TELL6),
@@ -92,6 +96,7 @@ pub fn tell(socket: BorrowedFd<'_>, what: u32, addresses: bool) {
     tell_some(socket, what & tell::FACTS != 0, addresses);
     switch(socket, SOCKET, libc::SO_TIMESTAMPNS as u32, what & tell::TIME != 0);
     switch(socket, UDP, libc::UDP_GRO as u32, what & tell::TOGETHER != 0);
+    switch(socket, UDP, NO_CHECK6_RX, what & tell::UNCHECKED != 0);
 }
 
 /// The facts of [`tell`] alone, for the broker.
@@ -127,6 +132,11 @@ pub fn set_hops(socket: BorrowedFd<'_>, hops: Option<u8>) -> Result<()> {
 /// Traffic class of what is sent.
 pub fn set_class(socket: BorrowedFd<'_>, class: u8) -> Result<()> {
     set_both(socket, libc::IP_TOS, libc::IPV6_TCLASS, class.into())
+}
+
+/// Whether datagrams to a peer of IPv6 leave without a checksum.
+pub fn set_unchecked(socket: BorrowedFd<'_>, unchecked: bool) -> Result<()> {
+    change(socket, UDP, NO_CHECK6_TX, &i32::from(unchecked).to_ne_bytes())
 }
 
 fn change(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Result<()> {

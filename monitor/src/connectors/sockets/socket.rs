@@ -106,8 +106,8 @@ pub struct Socket {
     receives: VecDeque<(u64, Vec<GuestSlice>)>,
     sends: VecDeque<Send>,
     segments: Segments,
-    /// Hops and class of what is sent, as the host knows them.
-    leaves: (Option<u8>, u8),
+    /// How datagrams leave, as the host's socket is set.
+    leaves: Outgoing,
     /// What is told of received datagrams, [`abi::request::tell`].
     tells: u32,
     accepts: VecDeque<(u64, u64, Vec<GuestSlice>)>,
@@ -136,7 +136,7 @@ impl Socket {
             receives: VecDeque::new(),
             sends: VecDeque::new(),
             segments: Segments::Whole,
-            leaves: (None, 0),
+            leaves: Outgoing::default(),
             tells: 0,
             accepts: VecDeque::new(),
             held: VecDeque::new(),

@@ -391,7 +391,7 @@ fn datagrams_tell_what_was_asked_for() {
     for host in [true, false] {
         let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap().of_host(host);
         assert_eq!(connect(&mut sockets, 1, Transport::Udp, &peer.local_addr().unwrap().to_string()), number(0));
-        let outgoing = Outgoing { segment: 0, hops: Some(9), class: 0x20 };
+        let outgoing = Outgoing { hops: Some(9), class: 0x20, ..Outgoing::default() };
         let send = |outgoing| SocketSend { socket: 1, quiet: false, urgent: false, outgoing };
         let send_hello = |sockets: &mut SocketsConnector, outgoing| {
             assert_eq!(finish(sockets, 2, send(outgoing), &mut b"hello".to_owned(), &mut []), number(5));
@@ -412,7 +412,7 @@ fn datagrams_tell_what_was_asked_for() {
         };
         assert_eq!(receive(&mut sockets), (0, DatagramFacts::default(), b"answer".to_vec()));
         let tell = |what| SocketTell { socket: 1, what };
-        assert_eq!(finish(&mut sockets, 4, tell(8), &mut [], &mut []), Err(Errno::INVAL));
+        assert_eq!(finish(&mut sockets, 4, tell(16), &mut [], &mut []), Err(Errno::INVAL));
         assert_eq!(finish(&mut sockets, 4, tell(tell::ALL), &mut [], &mut []), number(0));
         let (bits, facts, bytes) = receive(&mut sockets);
         let address = if host { told::ADDRESS } else { 0 };

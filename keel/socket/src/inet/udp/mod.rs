@@ -391,6 +391,7 @@ impl Protocol for Udp {
             }
             (super::IPPROTO_UDP, UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX) => {
                 self.unchecked[(name as u32 - UDP_NO_CHECK6_TX) as usize].set(read_int(value)? != 0);
+                self.update_told();
                 Ok(())
             }
             (super::IPPROTO_UDP, UDP_SEGMENT) => {

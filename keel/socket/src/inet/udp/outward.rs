@@ -155,10 +155,10 @@ impl Udp {
         let hops = sending.ttl.map_or_else(|| version.chosen_ttl(), |ttl| u8::try_from(ttl).ok());
         let class = sending.class.unwrap_or_else(|| version.class.get()) as u8;
         let segment = sending.segment.filter(|segment| len > usize::from(*segment)).unwrap_or(0);
-        Outgoing { segment, hops, class }
+        Outgoing { segment, hops, class, unchecked: to.ip.is_ipv6() && self.unchecked[0].get() }
     }
 
-    /// Sends to a peer outside. Errors of connect(2), EAGAIN; EINVAL: the host does not have the source address.
+    /// Sends to a peer outside. Errors of connect(2), EAGAIN; ENETUNREACH, EINVAL: the host does not have the source address.
     pub(super) fn send_outward(&self, to: Endpoint, data: Vec<u8>, sending: &Sending, flags: u32) -> Result<()> {
         let source = self.chosen_source(to, sending)?;
         self.base.source_by(to.ip, super::Reach::Outward)?;
@@ -172,6 +172,7 @@ impl Udp {
             }
         }
         let flow = match self.open_flow(to, source) {
+            Err(Errno::EADDRNOTAVAIL) if source.is_some_and(|ip| ip.is_ipv4()) => return Err(Errno::ENETUNREACH),
             Err(Errno::EADDRNOTAVAIL) if source.is_some() => return Err(Errno::EINVAL),
             other => other?,
         };
@@ -217,6 +218,7 @@ impl Udp {
         on(self.base.ip.wants_facts(), tell::FACTS)
             | on(self.base.options.wants_stamps(), tell::TIME)
             | on(self.joins.get(), tell::TOGETHER)
+            | on(self.unchecked[1].get(), tell::UNCHECKED)
     }
 
     /// An option changed.

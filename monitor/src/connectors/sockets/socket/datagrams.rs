@@ -71,7 +71,11 @@ impl Socket {
         let Some(first) = self.sends.front() else { return 0 };
         let len = total(&first.from);
         let outgoing = first.outgoing;
-        if self.segments == Segments::Never || !(1..=MAX_EACH).contains(&len) || outgoing.segment != 0 {
+        if self.segments == Segments::Never
+            || !(1..=MAX_EACH).contains(&len)
+            || outgoing.segment != 0
+            || outgoing.unchecked
+        {
             return 1;
         }
         let mut pieces = 0;
@@ -115,15 +119,22 @@ impl Socket {
     /// The first datagram leaves with its hops and class.
     fn prepare(&mut self) {
         let (Some(first), Some(fd)) = (self.sends.front(), self.fds.first()) else { return };
-        let (hops, class) = (first.outgoing.hops, first.outgoing.class);
+        let Outgoing { hops, class, unchecked, .. } = first.outgoing;
         // Ignore errors: a socket that is not one of IP has neither.
-        if self.leaves.0 != hops {
+        if self.leaves.hops != hops {
             let _ = options::set_hops(fd.as_fd(), hops);
         }
-        if self.leaves.1 != class {
+        if self.leaves.class != class {
             let _ = options::set_class(fd.as_fd(), class);
         }
-        self.leaves = (hops, class);
+        if self.leaves.unchecked != unchecked {
+            let _ = options::set_unchecked(fd.as_fd(), unchecked);
+        }
+        self.leaves = first.outgoing;
+        if unchecked {
+            // The kernel splits none of these, and refuses to be told to.
+            self.allow(usize::MAX);
+        }
     }
 
     /// Sends what is to leave as several datagrams: in one call, or one by one if the host can't.
