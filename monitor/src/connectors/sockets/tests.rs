@@ -399,12 +399,12 @@ fn datagrams_tell_what_was_asked_for() {
         crate::connectors::sockets::options::tell(peer.as_fd(), tell::FACTS, true);
         send_hello(&mut sockets, outgoing);
         let mut buffer = [0; 64];
-        let (_, from, facts) = told::receive(peer.as_fd(), &mut buffer).unwrap();
+        let (_, from, facts) = super::told::receive(peer.as_fd(), &mut buffer).unwrap();
         assert_eq!((facts.facts.hops, facts.facts.class), (Some(9), Some(0x20)));
         send_hello(&mut sockets, Outgoing::default());
-        let (_, _, facts) = told::receive(peer.as_fd(), &mut buffer).unwrap();
+        let (_, _, facts) = super::told::receive(peer.as_fd(), &mut buffer).unwrap();
         assert_eq!(facts.facts.class, Some(0));
-        let mut receive = |sockets: &mut SocketsConnector| {
+        let receive = |sockets: &mut SocketsConnector| {
             peer.send_to(b"answer", from.unwrap()).unwrap();
             let mut room = [0; 256];
             let got = finish(sockets, 3, SocketReceive { socket: 1 }, &mut [], &mut room).unwrap();
