@@ -489,6 +489,8 @@ operations! {
             quiet: bool,
             /// The last byte of a stream's is urgent.
             urgent: bool,
+            /// How a datagram leaves.
+            outgoing: Outgoing,
         } [u8] => () -> u64;
         /// shutdown(2).
         SocketShutdown = 99 {
@@ -556,7 +558,28 @@ operations! {
             /// Also what came to bound sockets of datagrams, and their ends, which takes longer.
             datagrams: bool,
         } () => () -> ();
+        /// What [`DatagramRecord`]s of a socket tell from now on, and how datagrams come. EINVAL for unknown bits.
+        SocketTell = 107 {
+            /// Its number.
+            socket: u64,
+            /// [`tell`].
+            what: u32,
+        } () => () -> ();
     }
+}
+
+/// Bits of [`struct@SocketTell`].
+pub mod tell {
+    /// Hops, traffic class, and in a pod with the host's network the address and the device that a datagram came to.
+    pub const FACTS: u32 = 1;
+    /// When a datagram arrived at the host.
+    pub const TIME: u32 = 2;
+    /// Datagrams that were sent together come together (`UDP_GRO`).
+    pub const TOGETHER: u32 = 4;
+    /// Datagrams of IPv6 without a checksum come, too.
+    pub const UNCHECKED: u32 = 8;
+    /// All of them.
+    pub const ALL: u32 = FACTS | TIME | TOGETHER | UNCHECKED;
 }
 
 /// Flag of [`SocketBind`]: `SO_REUSEADDR` is set.
@@ -600,6 +623,34 @@ pub enum StreamPosition {
     At(u64),
     /// At the end of a file; the position stays.
     Append,
+}
+
+/// How a datagram leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// It is sent as datagrams of so many bytes, of which the last may be shorter; 0: as it is.
+    pub segment: u16,
+    /// Hops; `None`: as many as the host's default.
+    pub hops: Option<u8>,
+    /// Traffic class.
+    pub class: u8,
+    /// Without a checksum, to a peer of IPv6.
+    pub unchecked: bool,
+}
+
+impl Word for Outgoing {
+    fn to_word(self) -> u64 {
+        let hops = self.hops.map_or(0, |hops| u64::from(hops) + 1);
+        u64::from(self.segment) | hops << 16 | u64::from(self.class) << 32 | u64::from(self.unchecked) << 40
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        let hops = match word >> 16 & 0xffff {
+            0 => None,
+            hops => Some(u8::try_from(hops - 1).ok()?),
+        };
+        let unchecked = bool::from_word(word >> 40)?;
+        Some(Self { segment: word as u16, hops, class: (word >> 32) as u8, unchecked })
+    }
 }
 
 impl Word for StreamPosition {

@@ -1,5 +1,6 @@
 //! The monitor's end: sends requests and receives replies, without blocking.
 
+use crate::facts::Facts;
 use crate::prepared::Entry;
 use crate::protocol::{Id, MAX_MESSAGE, Refused, Reply, Request, Transport};
 use crate::seqpacket;
@@ -39,11 +40,13 @@ pub enum Event<'a> {
         peer: SocketAddr,
         /// A socket connected to it.
         socket: OwnedFd,
+        /// What the host tells of its first datagram.
+        facts: Facts,
         /// Its first datagram.
         datagram: &'a [u8],
     },
     /// [`Reply::Datagram`].
-    Datagram(Id, &'a [u8]),
+    Datagram(Id, Facts, &'a [u8]),
     /// [`Reply::Revoked`].
     Revoked(Transport, SocketAddr),
     /// [`Reply::Spare`].
@@ -100,7 +103,7 @@ impl Client {
         Ok(match reply {
             Reply::Refused { id, error } => Event::Refused(id, error),
             Reply::Listening { id } => Event::Listening(id, std::mem::take(&mut self.descriptors)),
-            Reply::Datagram { flow, datagram } => Event::Datagram(flow, datagram),
+            Reply::Datagram { flow, facts, datagram } => Event::Datagram(flow, facts, datagram),
             Reply::Revoked { transport, peer } => Event::Revoked(transport, peer),
             Reply::Bound { id, name } => Event::Bound(id, name),
             Reply::Settled { id } => Event::Settled(id),
@@ -109,8 +112,8 @@ impl Client {
                 Some(socket) => Event::Opened(id, socket, entry),
                 None => Event::Refused(id, EMFILE),
             },
-            Reply::Flow { listener, flow, peer, datagram } => match self.descriptors.pop() {
-                Some(socket) => Event::Flow { listener, flow, peer, socket, datagram },
+            Reply::Flow { listener, flow, peer, facts, datagram } => match self.descriptors.pop() {
+                Some(socket) => Event::Flow { listener, flow, peer, socket, facts, datagram },
                 None => Event::Refused(flow, EMFILE),
             },
         })
@@ -151,10 +154,14 @@ mod tests {
         reply(&broker, Reply::Listening { id: 5 }, &[broker.as_fd(), broker.as_fd()]);
         assert!(matches!(client.receive(), Ok(Event::Listening(5, fds)) if fds.len() == 2));
         let flow = FLOW | 1;
-        reply(&broker, Reply::Flow { listener: 5, flow, peer, datagram: b"x" }, &[broker.as_fd()]);
+        reply(
+            &broker,
+            Reply::Flow { listener: 5, flow, peer, facts: Facts::default(), datagram: b"x" },
+            &[broker.as_fd()],
+        );
         assert!(matches!(client.receive(), Ok(Event::Flow { listener: 5, datagram: b"x", .. })));
-        reply(&broker, Reply::Datagram { flow, datagram: b"" }, &[]);
-        assert!(matches!(client.receive(), Ok(Event::Datagram(_, b""))));
+        reply(&broker, Reply::Datagram { flow, facts: Facts::default(), datagram: b"" }, &[]);
+        assert!(matches!(client.receive(), Ok(Event::Datagram(_, _, b""))));
         drop(broker);
         assert_eq!(client.send(&request), Err(ClientError::Gone));
         assert!(matches!(client.receive(), Err(ClientError::Gone)));

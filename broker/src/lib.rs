@@ -17,6 +17,7 @@ pub mod client;
 pub mod control;
 #[cfg(feature = "server")]
 pub mod dns;
+pub mod facts;
 pub mod prepared;
 pub mod protocol;
 pub mod seqpacket;
@@ -24,4 +25,5 @@ pub mod seqpacket;
 pub mod server;
 
 pub use client::{Client, Event};
+pub use facts::Facts;
 pub use protocol::{Id, Refused, Reply, Request, Transport};

@@ -23,6 +23,7 @@
 //! [`Reply::Flow`] with a connected socket for each peer that sends something, and [`Reply::Datagram`] for datagrams that
 //! arrived before the socket was connected; they precede those in the socket.
 
+use crate::facts::{self, Facts};
 use crate::prepared::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -31,7 +32,7 @@ pub const MAX_DATAGRAM: usize = 65_535;
 /// Size of a request.
 pub const REQUEST_BYTES: usize = 16 + 2 * ADDRESS_BYTES;
 /// Size of a reply without payload.
-pub const REPLY_BYTES: usize = 16 + ADDRESS_BYTES + 8;
+pub const REPLY_BYTES: usize = 16 + ADDRESS_BYTES + 8 + facts::BYTES;
 /// Maximum size of a message.
 pub const MAX_MESSAGE: usize = REPLY_BYTES + MAX_DATAGRAM;
 /// Maximum number of descriptors with a message: that of Linux (`SCM_MAX_FD`, unix(7)).
@@ -46,6 +47,8 @@ pub const BIND_ONLY_V6: u32 = 4;
 pub const FLOW: u64 = 1 << 63;
 
 const ADDRESS_BYTES: usize = 24;
+/// Where the facts are in a reply.
+const FACTS: usize = 24 + ADDRESS_BYTES;
 
 /// Identifies a request, a listener or a flow.
 pub type Id = u64;
@@ -151,6 +154,8 @@ pub enum Reply<'a> {
         flow: Id,
         /// The peer.
         peer: SocketAddr,
+        /// What the host tells of the datagram.
+        facts: Facts,
         /// The datagram.
         datagram: &'a [u8],
     },
@@ -158,6 +163,8 @@ pub enum Reply<'a> {
     Datagram {
         /// Id of the flow.
         flow: Id,
+        /// What the host tells of the datagram.
+        facts: Facts,
         /// The datagram.
         datagram: &'a [u8],
     },
@@ -294,8 +301,8 @@ impl<'a> Reply<'a> {
             Self::Opened { id, entry } => (1, 0, id, entry.map_or(0, Entry::encode), None, &[]),
             Self::Refused { id, error } => (2, error.0, id, 0, None, &[]),
             Self::Listening { id } => (3, 0, id, 0, None, &[]),
-            Self::Flow { listener, flow, peer, datagram } => (4, 0, flow, listener, Some(peer), datagram),
-            Self::Datagram { flow, datagram } => (5, 0, flow, 0, None, datagram),
+            Self::Flow { listener, flow, peer, datagram, .. } => (4, 0, flow, listener, Some(peer), datagram),
+            Self::Datagram { flow, datagram, .. } => (5, 0, flow, 0, None, datagram),
             Self::Revoked { transport, peer } => (6, 0, 0, transport.number().into(), Some(peer), &[]),
             Self::Spare { v6 } => (7, 0, 0, v6.into(), None, &[]),
             Self::Bound { id, name } => (8, 0, id, 0, Some(name), &[]),
@@ -308,7 +315,12 @@ impl<'a> Reply<'a> {
         head[2..4].copy_from_slice(&error.to_le_bytes());
         head[8..16].copy_from_slice(&id.to_le_bytes());
         head[16..24].copy_from_slice(&other.to_le_bytes());
-        put_address(address, &mut head[24..]);
+        put_address(address, &mut head[24..FACTS]);
+        if let Self::Flow { facts, .. } | Self::Datagram { facts, .. } = self
+            && let Some(bytes) = head.last_chunk_mut()
+        {
+            facts.encode(bytes);
+        }
         rest[..payload.len()].copy_from_slice(payload);
         REPLY_BYTES + payload.len()
     }
@@ -317,12 +329,13 @@ impl<'a> Reply<'a> {
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (head, payload) = bytes.split_at_checked(REPLY_BYTES)?;
         let (id, other) = (number(head, 8)?, number(head, 16)?);
+        let facts = Facts::decode(&array(head, FACTS)?)?;
         let reply = match head[0] {
             4 => {
                 let peer = take_address(head, 24)??;
-                return Some(Self::Flow { listener: other, flow: id, peer, datagram: payload });
+                return Some(Self::Flow { listener: other, flow: id, peer, facts, datagram: payload });
             }
-            5 => return Some(Self::Datagram { flow: id, datagram: payload }),
+            5 => return Some(Self::Datagram { flow: id, facts, datagram: payload }),
             1 => Self::Opened { id, entry: Entry::decode(other) },
             2 => Self::Refused { id, error: Refused(u16::from_le_bytes(array(head, 2)?)) },
             3 => Self::Listening { id },
@@ -374,6 +387,7 @@ mod tests {
     fn replies_survive_the_wire() {
         let mut buffer = [0; MAX_MESSAGE];
         let datagram = &vec![5; MAX_DATAGRAM][..];
+        let facts = Facts { to: Some((address("[::1]:0").ip(), 1)), hops: Some(64), class: Some(8) };
         for reply in [
             Reply::Opened { id: 1, entry: None },
             Reply::Opened { id: 1, entry: Some(Entry { index: 0, v6: false }) },
@@ -383,8 +397,8 @@ mod tests {
             Reply::Settled { id: 8 },
             Reply::Refused { id: 2, error: Refused(111) },
             Reply::Listening { id: 3 },
-            Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), datagram },
-            Reply::Datagram { flow: FLOW | 5, datagram: b"" },
+            Reply::Flow { listener: 4, flow: FLOW | 5, peer: address("[2001:db8::1]:53"), facts, datagram },
+            Reply::Datagram { flow: FLOW | 5, facts: Facts::default(), datagram: b"" },
             Reply::Revoked { transport: Transport::Icmp, peer: address("10.0.2.2:0") },
         ] {
             let length = reply.encode(&mut buffer);

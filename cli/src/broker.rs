@@ -4,6 +4,7 @@
 use crate::failure::{EXIT_FAILURE, Failure, Result, reason};
 use crate::pods::{Place, Refused};
 use broker::seqpacket;
+use broker::server::publish::Datagrams;
 use broker::server::setup::{MAX_BYTES, Setup};
 use broker::server::{Broker, Unable};
 use monitor::jail::BrokerRights;
@@ -223,7 +224,11 @@ fn confined(
     let user = rustix::process::geteuid().as_raw();
     let control = place.map(|place| place.control().try_clone_to_owned()).transpose();
     let control = control.map_err(|error| Unable("the broker".into(), reason(&error), "see hull doctor"))?;
-    let mut broker = Broker::new(setup, own, control.map(|socket| (socket, user)))?;
+    let broker = Broker::new(setup, own, control.map(|socket| (socket, user)))?;
+    let mut broker = broker.with_datagrams(Datagrams {
+        tell: monitor::connectors::sockets::options::tell_facts,
+        receive: monitor::connectors::sockets::told::receive_facts,
+    });
     let table = broker.prepare_peers();
     let _ = std::env::set_current_dir("/");
     let identity = setup.identity.clone().map(|(uid, gid, groups)| monitor::jail::Identity { uid, gid, groups });

@@ -150,7 +150,9 @@ pub fn run(mut config: RunConfig, jailed: impl FnOnce() -> std::io::Result<()>) 
             // Without the table the broker is asked for each connection.
             let table = config.prepared.and_then(|file| Table::map(&file, Some(place)).ok());
             config.jail.prepared = table.is_some();
-            SocketsConnector::new(opener, table).map_err(|error| Error::host("epoll", error))?
+            let host = config.pod.network.is_some_and(|network| network.host);
+            let sockets = SocketsConnector::new(opener, table).map_err(|error| Error::host("epoll", error))?;
+            sockets.of_host(host)
         }
         None => SocketsConnector::none(),
     };

@@ -166,7 +166,7 @@ fn records_name_what_was_used() {
 }
 
 /// Programs of `tests/abi/sockets` that print something else with the host's network, and why.
-const DIFFERENT: [(&str, &str); 9] = [
+const DIFFERENT: [(&str, &str); 6] = [
     ("sockets/option_effects", "datagrams tell no mark and priority, and the host does not say what was lost"),
     ("sockets/reuseport_program", "the host chooses among sockets that share a port, without the pod's program"),
     ("sockets/tcp_poll", "the pod accepts a connection ahead, so that a full backlog has room for one more"),
@@ -175,13 +175,10 @@ const DIFFERENT: [(&str, &str); 9] = [
         "a connection that this side shut down both ways is closed here while the host still waits for the peer's end",
     ),
     ("sockets/tcp_wait", "the pod takes more before a send would block"),
-    ("sockets/udp_control", "datagrams tell no TTL, class and address that they came to, and have none of their own"),
-    ("sockets/udp_cork", "datagrams tell no TTL"),
     (
         "sockets/udp_delivery",
         "the host does not know devices and connections of the pod's datagram sockets, nor scopes of names",
     ),
-    ("sockets/udp_segments", "datagrams that were sent together are not received together (UDP_GRO)"),
 ];
 
 /// Runs all programs of `tests/abi/sockets` on the host and in a pod with so many virtual CPUs, each in a network namespace of its own.

@@ -198,18 +198,49 @@ impl SocketName {
     }
 }
 
-/// Head of a received datagram; the bytes follow; the whole is padded to a multiple of 8 bytes.
+/// Head of a received datagram; if it tells something, [`DatagramFacts`] follow; then the bytes; the whole is padded to a multiple of 8 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct DatagramRecord {
     /// Bytes.
     pub len: u32,
-    /// Hops that were left.
-    pub ttl: u16,
-    /// Traffic class.
-    pub class: u16,
+    /// [`told`] bits: which fields of the facts hold.
+    pub told: u32,
 }
 const _: () = assert!(core::mem::size_of::<DatagramRecord>() == 8);
+
+/// What the host tells of a received datagram, as far as [`struct@super::SocketTell`] asked for it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DatagramFacts {
+    /// When it arrived, `CLOCK_REALTIME` in ns.
+    pub at_ns: u64,
+    /// The address that it was sent to, as in [`SocketName`].
+    pub address: [u8; 16],
+    /// The host's device that it came by; 0: unknown.
+    pub device: u32,
+    /// It is several datagrams of so many bytes each, of which the last may be shorter.
+    pub segment: u16,
+    /// Hops that were left.
+    pub hops: u8,
+    /// Traffic class.
+    pub class: u8,
+}
+const _: () = assert!(core::mem::size_of::<DatagramFacts>() == 32);
+
+/// Bits of [`DatagramRecord::told`].
+pub mod told {
+    /// The hops hold.
+    pub const HOPS: u32 = 1;
+    /// The traffic class holds.
+    pub const CLASS: u32 = 2;
+    /// Address and device hold.
+    pub const ADDRESS: u32 = 4;
+    /// The time of arrival holds.
+    pub const TIME: u32 = 8;
+    /// The size of segments holds.
+    pub const SEGMENT: u32 = 16;
+}
 
 /// Most bytes of a datagram.
 pub const MAX_DATAGRAM: usize = 65_535;

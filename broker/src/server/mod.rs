@@ -21,7 +21,7 @@ use control::{Caller, Control};
 use judge::{Judge, Target};
 use policy::Network;
 use poller::Poller;
-use publish::{Arrived, Ports};
+use publish::{Arrived, Datagrams, Ports};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_oobinline;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
@@ -141,6 +141,13 @@ impl Broker {
             gave: Vec::new(),
             record,
         })
+    }
+
+    /// Receives datagrams of published ports like this.
+    #[must_use]
+    pub fn with_datagrams(mut self, datagrams: Datagrams) -> Self {
+        self.ports.receive_by(datagrams);
+        self
     }
 
     /// Makes the table of [prepared peers](crate::prepared), without which the monitor asks for each connection. Returns its file for the
@@ -366,7 +373,7 @@ impl Broker {
         }
         let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &target));
         let socket = match source {
-            Some(source) => self.ports.connect_from(source, target),
+            Some(source) => self.ports.connect_from(source, local, target),
             None => open(transport, target),
         };
         let socket = socket.map_err(refused)?;
@@ -397,12 +404,12 @@ impl Broker {
             let is_full = self.waiting.len() >= MOST_WAITING;
             match one {
                 Arrived::Flow { flow, .. } if is_full => self.ports.close(flow, &self.poller),
-                Arrived::Flow { listener, flow, peer, socket, datagram } => {
-                    self.send(Reply::Flow { listener, flow, peer, datagram: &datagram }, vec![socket]);
+                Arrived::Flow { listener, flow, peer, socket, facts, datagram } => {
+                    self.send(Reply::Flow { listener, flow, peer, facts, datagram: &datagram }, vec![socket]);
                 }
                 Arrived::Datagram(..) if is_full => {}
-                Arrived::Datagram(flow, datagram) => {
-                    self.send(Reply::Datagram { flow, datagram: &datagram }, vec![]);
+                Arrived::Datagram(flow, facts, datagram) => {
+                    self.send(Reply::Datagram { flow, facts, datagram: &datagram }, vec![]);
                 }
             }
         }

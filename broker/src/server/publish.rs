@@ -8,6 +8,7 @@ pub mod host;
 
 use super::poller::Poller;
 use super::setup::Publish;
+use crate::facts::Facts;
 use crate::protocol::{BIND_GROUPED, BIND_ONLY_V6, BIND_SHARED, FLOW, Id, MAX_DATAGRAM, Transport};
 use policy::{Listen, Protocol};
 use rustix::io::Errno;
@@ -39,6 +40,29 @@ struct Port {
     listeners: Vec<Id>,
 }
 
+/// A datagram's length, its sender, and what the host tells of it.
+pub type Received = (usize, Option<SocketAddr>, Facts);
+
+/// How datagrams of published ports are received. Control data of messages needs code that this crate does without.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams {
+    /// Makes the host tell [`Facts`] of what a socket receives, or no more.
+    pub tell: fn(BorrowedFd<'_>, bool),
+    /// Receives one with its sender, without waiting.
+    pub receive: fn(BorrowedFd<'_>, &mut [u8]) -> Result<Received, Errno>,
+}
+
+impl Datagrams {
+    /// Without facts.
+    fn plain() -> Self {
+        let receive = |socket: BorrowedFd<'_>, buffer: &mut [u8]| {
+            let (length, _, from) = recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
+            Ok((length, from.and_then(|from| SocketAddr::try_from(from).ok()), Facts::default()))
+        };
+        Self { tell: |_, _| {}, receive }
+    }
+}
+
 /// All published ports.
 #[derive(Debug)]
 pub struct Ports {
@@ -47,6 +71,7 @@ pub struct Ports {
     next_port: usize,
     /// The pod has the host's network: it binds ports, and closes them.
     is_host: bool,
+    datagrams: Datagrams,
     /// What the pod may open by listening, and how many it has opened.
     allowed: Vec<Listen>,
     opened: usize,
@@ -69,11 +94,13 @@ pub enum Arrived {
         peer: SocketAddr,
         /// The socket.
         socket: OwnedFd,
+        /// What the host tells of the datagram.
+        facts: Facts,
         /// The datagram.
         datagram: Vec<u8>,
     },
     /// A further datagram that was on its way before the socket was connected.
-    Datagram(Id, Vec<u8>),
+    Datagram(Id, Facts, Vec<u8>),
 }
 
 fn open(publish: &Publish) -> Result<OwnedFd, Errno> {
@@ -117,6 +144,7 @@ impl Ports {
             ports: BTreeMap::new(),
             next_port: 0,
             is_host,
+            datagrams: Datagrams::plain(),
             allowed,
             opened: 0,
             flows: HashMap::new(),
@@ -133,7 +161,17 @@ impl Ports {
         Ok(ports)
     }
 
+    /// Receives datagrams like this from now on.
+    pub fn receive_by(&mut self, datagrams: Datagrams) {
+        self.datagrams = datagrams;
+        let ports = self.ports.values().filter(|port| port.publish.udp);
+        ports.for_each(|port| (datagrams.tell)(port.socket.as_fd(), true));
+    }
+
     fn add(&mut self, port: Port) {
+        if port.publish.udp {
+            (self.datagrams.tell)(port.socket.as_fd(), true);
+        }
         self.ports.insert(self.next_port, port);
         self.next_port += 1;
     }
@@ -249,14 +287,20 @@ impl Ports {
         port.map(|port| port.publish.host)
     }
 
-    /// Connects a datagram socket from a published port.
-    pub fn connect_from(&self, source: SocketAddr, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+    /// Connects a datagram socket from a published port; in a pod with the host's network from the address of `local`, if it has one.
+    pub fn connect_from(
+        &self,
+        source: SocketAddr,
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+    ) -> Result<OwnedFd, Errno> {
         let index = self.ports.iter().find(|(_, port)| port.publish.udp && port.publish.host == source);
-        self.connected(*index.ok_or(Errno::NOENT)?.0, peer)
+        let local = local.map(|local| local.ip()).filter(|ip| self.is_host && !ip.is_unspecified());
+        self.connected(*index.ok_or(Errno::NOENT)?.0, local, peer)
     }
 
-    /// A socket with a published port that is connected to a peer.
-    fn connected(&self, index: usize, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+    /// A socket with a published port, or its number at another address, that is connected to a peer.
+    fn connected(&self, index: usize, local: Option<IpAddr>, peer: SocketAddr) -> Result<OwnedFd, Errno> {
         let Some(port) = self.ports.get(&index) else { return Err(Errno::NOENT) };
         let peer = host::reached_by(&port.publish.host, peer);
         let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -269,7 +313,11 @@ impl Ports {
         // The port's own socket has the option for this moment only: other processes must not take the port. The connected
         // ones keep it, or those of further peers could not be bound beside them.
         set_socket_reuseaddr(&port.socket, true)?;
-        let shared = set_socket_reuseaddr(&socket, true).and_then(|()| rustix::net::bind(&socket, &port.publish.host));
+        let own = match local {
+            Some(ip) => host::reached_by(&port.publish.host, SocketAddr::new(ip, port.publish.host.port())),
+            None => port.publish.host,
+        };
+        let shared = set_socket_reuseaddr(&socket, true).and_then(|()| rustix::net::bind(&socket, &own));
         set_socket_reuseaddr(&port.socket, port.flags & BIND_SHARED != 0)?;
         shared?;
         rustix::net::connect(&socket, &peer)?;
@@ -281,36 +329,71 @@ impl Ports {
         let mut buffer = vec![0; MAX_DATAGRAM];
         for _ in 0..TURN {
             let Some(port) = self.ports.get(&index) else { return };
-            let Some((length, peer)) = receive_from(&port.socket, &mut buffer) else { return };
-            self.arrived(index, peer, &buffer[..length], &mut deliver);
+            let Some((length, peer, facts)) = self.receive_from(&port.socket, &mut buffer) else { return };
+            self.arrived(index, peer, facts, &buffer[..length], &mut deliver);
         }
     }
 
-    fn arrived(&mut self, index: usize, peer: SocketAddr, datagram: &[u8], deliver: &mut impl FnMut(Arrived)) {
+    /// A datagram, its sender, and what the host tells of it; `None` if there is none.
+    fn receive_from(&self, socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, SocketAddr, Facts)> {
+        loop {
+            match (self.datagrams.receive)(socket.as_fd(), buffer) {
+                Ok((length, from, facts)) => {
+                    // Addresses of the host are not for a pod with a network of its own.
+                    let to = facts.to.filter(|_| self.is_host);
+                    return Some((length.min(buffer.len()), from?, Facts { to, ..facts }));
+                }
+                // An ICMP error of an earlier datagram is reported once.
+                Err(Errno::INTR | Errno::CONNREFUSED) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// What a new socket received until it was connected.
+    fn early(&self, socket: &OwnedFd) -> Vec<(SocketAddr, Facts, Vec<u8>)> {
+        let mut early = Vec::new();
+        let first = recvfrom(socket, &mut [0; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        if matches!(first, Err(Errno::AGAIN)) {
+            return early;
+        }
+        (self.datagrams.tell)(socket.as_fd(), true);
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        while early.len() < TURN
+            && let Some((length, from, facts)) = self.receive_from(socket, &mut buffer)
+        {
+            early.push((from, facts, buffer[..length].to_vec()));
+        }
+        (self.datagrams.tell)(socket.as_fd(), false);
+        early
+    }
+
+    fn arrived(
+        &mut self,
+        index: usize,
+        peer: SocketAddr,
+        facts: Facts,
+        datagram: &[u8],
+        deliver: &mut impl FnMut(Arrived),
+    ) {
         if let Some(flow) = self.flows.get(&(index, peer)) {
-            return deliver(Arrived::Datagram(*flow, datagram.to_vec()));
+            return deliver(Arrived::Datagram(*flow, facts, datagram.to_vec()));
         }
         let listener = self.ports.get(&index).and_then(|port| port.listeners.first().copied());
         let Some(listener) = listener.filter(|_| self.flows.len() < MOST_FLOWS) else { return };
-        let Ok(socket) = self.connected(index, peer) else { return };
+        let Ok(socket) = self.connected(index, None, peer) else { return };
         self.next += 1;
         let flow = self.next;
         self.flows.insert((index, peer), flow);
         self.peers.insert(flow, (index, peer));
         // Until it was connected the new socket received what others sent, too.
-        let mut early = Vec::new();
-        let mut buffer = vec![0; MAX_DATAGRAM];
-        while early.len() < TURN
-            && let Some((length, from)) = receive_from(&socket, &mut buffer)
-        {
-            early.push((from, buffer[..length].to_vec()));
-        }
-        deliver(Arrived::Flow { listener, flow, peer, socket, datagram: datagram.to_vec() });
-        for (from, datagram) in early {
+        let early = self.early(&socket);
+        deliver(Arrived::Flow { listener, flow, peer, socket, facts, datagram: datagram.to_vec() });
+        for (from, facts, datagram) in early {
             // From other peers: as if it had arrived at the published socket, but without a socket of its own, so that
             // this ends.
             if let Some(flow) = self.flows.get(&(index, from)) {
-                deliver(Arrived::Datagram(*flow, datagram));
+                deliver(Arrived::Datagram(*flow, facts, datagram));
             }
         }
     }
@@ -342,16 +425,4 @@ impl Port {
 /// Whether a listener with this address is reachable from outside: not if it is bound to the pod's loopback device.
 fn is_outward(ip: IpAddr) -> bool {
     ip.is_unspecified() || crate::address::is_pod(ip)
-}
-
-/// A datagram and its sender; `None` if there is none.
-fn receive_from(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
-    loop {
-        match recvfrom(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((length, _, from)) => return Some((length, SocketAddr::try_from(from?).ok()?)),
-            // An ICMP error of an earlier datagram is reported once.
-            Err(Errno::INTR | Errno::CONNREFUSED) => {}
-            Err(_) => return None,
-        }
-    }
 }

@@ -336,7 +336,7 @@ fn published_datagrams() {
         peer.send(b"one").unwrap();
         let own = peer.local_addr().unwrap();
         let (id, socket) = match scene.event() {
-            Event::Flow { listener: 5, flow, peer, socket, datagram: b"one" } if peer == own => (flow, socket),
+            Event::Flow { listener: 5, flow, peer, socket, datagram: b"one", .. } if peer == own => (flow, socket),
             other => panic!("{other:?}"),
         };
         let socket = UdpSocket::from(blocking(socket));
@@ -358,7 +358,7 @@ fn published_datagrams() {
             }
             match scene.event() {
                 Event::Flow { datagram: b"three", .. } => break,
-                Event::Datagram(own, b"three") if own == id => {}
+                Event::Datagram(own, _, b"three") if own == id => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -3,6 +3,7 @@
 
 use super::filter::{Call, Rule, Test};
 use super::{Failure, check_host, install, paths, rights};
+use crate::connectors::sockets::options::{TELL4, TELL6};
 use libc::*;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
@@ -68,6 +69,7 @@ fn rules(removable: &[i32]) -> Vec<Call> {
         ]
     };
     let option = |level: i32, name: i32| vec![Test::OneOf(1, vec![level as u32]), Test::OneOf(2, vec![name as u32])];
+    let options = |level: i32, names: &[u32]| vec![Test::OneOf(1, vec![level as u32]), Test::OneOf(2, names.to_vec())];
     let mut calls: Vec<Call> = FREE.iter().map(|number| call(*number, Rule::Allow)).collect();
     calls.extend([
         call(SYS_mmap, not_executable()),
@@ -81,6 +83,8 @@ fn rules(removable: &[i32]) -> Vec<Call> {
                 option(SOL_SOCKET, SO_REUSEPORT),
                 option(SOL_SOCKET, SO_OOBINLINE),
                 option(IPPROTO_IPV6, IPV6_V6ONLY),
+                options(IPPROTO_IP, TELL4),
+                options(IPPROTO_IPV6, TELL6),
             ]),
         ),
         // Rust's library asks before it closes a descriptor, in builds with debug assertions.

@@ -35,10 +35,12 @@ pub struct Sending {
 pub struct Facts {
     /// Its destination.
     pub to: Endpoint,
-    /// Hops.
-    pub ttl: i32,
-    /// Traffic class.
-    pub class: i32,
+    /// Index of the device that it came by.
+    pub device: u32,
+    /// Hops, if they are known.
+    pub ttl: Option<i32>,
+    /// Traffic class, if it is known.
+    pub class: Option<i32>,
     /// Time of arrival, `CLOCK_REALTIME` in ns.
     pub at_ns: u64,
     /// The sender's `SO_MARK` and `SO_PRIORITY`.
@@ -100,7 +102,13 @@ pub fn sending(base: &Base, control: &Control) -> Result<Sending> {
         }
     }
     sending.source = sending.source.filter(|ip| !ip.is_unspecified());
-    if sending.source.is_some_and(|ip| base.net.reach(ip) != Some(Reach::Loopback)) {
+    // Which addresses the host has it says itself, when the datagram leaves.
+    let is_known = |ip| match base.net.reach(ip) {
+        Some(Reach::Loopback) => true,
+        Some(Reach::Outward) => base.net.is_host(),
+        _ => false,
+    };
+    if sending.source.is_some_and(|ip| !is_known(ip)) {
         return Err(Errno::EINVAL);
     }
     Ok(sending)
@@ -189,16 +197,16 @@ pub fn received(base: &Base, facts: &Facts, drops: u32) -> Vec<Part> {
     // An IPv6 socket gets the ancillary data of both families for an IPv4 datagram.
     if let IpAddr::V4(to) = facts.to.ip {
         if ip.is_on(net::IP_PKTINFO) {
-            let mut data = LOOPBACK.to_ne_bytes().to_vec();
+            let mut data = facts.device.to_ne_bytes().to_vec();
             data.extend(to.octets());
             data.extend(to.octets());
             out.push(part(SOL_IP, net::IP_PKTINFO, &data));
         }
-        if ip.is_on(net::IP_RECVTTL) {
-            out.push(part(SOL_IP, net::IP_TTL, &facts.ttl.to_ne_bytes()));
+        if let Some(ttl) = facts.ttl.filter(|_| ip.is_on(net::IP_RECVTTL)) {
+            out.push(part(SOL_IP, net::IP_TTL, &ttl.to_ne_bytes()));
         }
-        if ip.is_on(net::IP_RECVTOS) {
-            out.push(part(SOL_IP, net::IP_TOS, &[facts.class as u8]));
+        if let Some(class) = facts.class.filter(|_| ip.is_on(net::IP_RECVTOS)) {
+            out.push(part(SOL_IP, net::IP_TOS, &[class as u8]));
         }
         if ip.is_on(net::IP_RECVORIGDSTADDR) {
             out.push(part(SOL_IP, net::IP_ORIGDSTADDR, &facts.to.to_bytes(net::AF_INET)));
@@ -207,15 +215,15 @@ pub fn received(base: &Base, facts: &Facts, drops: u32) -> Vec<Part> {
     if base.family == net::AF_INET6 {
         if ip.is_on6(net::IPV6_RECVPKTINFO) {
             let mut data = to_v6(facts.to.ip).octets().to_vec();
-            data.extend(LOOPBACK.to_ne_bytes());
+            data.extend(facts.device.to_ne_bytes());
             out.push(part(SOL_IPV6, net::IPV6_PKTINFO, &data));
         }
         if facts.to.ip.is_ipv6() {
-            if ip.is_on6(net::IPV6_RECVHOPLIMIT) {
-                out.push(part(SOL_IPV6, net::IPV6_HOPLIMIT, &facts.ttl.to_ne_bytes()));
+            if let Some(ttl) = facts.ttl.filter(|_| ip.is_on6(net::IPV6_RECVHOPLIMIT)) {
+                out.push(part(SOL_IPV6, net::IPV6_HOPLIMIT, &ttl.to_ne_bytes()));
             }
-            if ip.is_on6(net::IPV6_RECVTCLASS) {
-                out.push(part(SOL_IPV6, net::IPV6_TCLASS, &facts.class.to_ne_bytes()));
+            if let Some(class) = facts.class.filter(|_| ip.is_on6(net::IPV6_RECVTCLASS)) {
+                out.push(part(SOL_IPV6, net::IPV6_TCLASS, &class.to_ne_bytes()));
             }
             if ip.is_on6(net::IPV6_RECVORIGDSTADDR) {
                 out.push(part(SOL_IPV6, net::IPV6_ORIGDSTADDR, &facts.to.to_bytes(net::AF_INET6)));

@@ -51,6 +51,11 @@ impl Version {
         }
     }
 
+    /// TTL of sent packets, if the program chose it.
+    pub fn chosen_ttl(&self) -> Option<u8> {
+        u8::try_from(self.hops.get()).ok()
+    }
+
     /// TTL of sent packets.
     pub fn ttl(&self) -> i32 {
         if self.hops.get() < 0 { DEFAULT_TTL } else { self.hops.get() }
@@ -167,6 +172,13 @@ impl IpOptions {
     /// Whether an option of IPv6 is on.
     pub fn is_on6(&self, name: u32) -> bool {
         self.v6.switches.get() >> name & 1 != 0
+    }
+
+    /// Whether something of where a received datagram came to, its hops and its class is wanted.
+    pub fn wants_facts(&self) -> bool {
+        let on4 = [net::IP_PKTINFO, net::IP_RECVTTL, net::IP_RECVTOS, net::IP_RECVORIGDSTADDR];
+        let on6 = [net::IPV6_RECVPKTINFO, net::IPV6_RECVHOPLIMIT, net::IPV6_RECVTCLASS, net::IPV6_RECVORIGDSTADDR];
+        on4.into_iter().any(|name| self.is_on(name)) || on6.into_iter().any(|name| self.is_on6(name))
     }
 
     /// Whether multicast packets of this IP version go to the loopback device. What IPv4 sends by it is received whether or not

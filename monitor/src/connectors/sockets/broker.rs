@@ -56,7 +56,7 @@ impl Opener for Broker {
     fn ask(&mut self, question: &Ask) -> Result<()> {
         let request = match *question {
             Ask::Connect { id, transport: of, local, peer } => {
-                let local = Some(local).filter(|local| !local.ip().is_unspecified());
+                let local = Some(local).filter(|local| !local.ip().is_unspecified() || local.port() != 0);
                 Request::Connect { id, transport: transport(of), local, peer }
             }
             Ask::Listen { id, transport: of, address, backlog } => {
@@ -82,10 +82,10 @@ impl Opener for Broker {
                 Answer::Refused { id, errno: Errno::from_raw_os_error(i32::from(errno)) }
             }
             Event::Listening(id, listeners) => Answer::Listening { id, listeners },
-            Event::Flow { listener, flow, peer, socket, datagram } => {
-                Answer::Flow { listener, flow, peer, socket, first: datagram.to_vec() }
+            Event::Flow { listener, flow, peer, socket, facts, datagram } => {
+                Answer::Flow { listener, flow, peer, socket, facts, first: datagram.to_vec() }
             }
-            Event::Datagram(flow, datagram) => Answer::Datagram { flow, bytes: datagram.to_vec() },
+            Event::Datagram(flow, facts, datagram) => Answer::Datagram { flow, facts, bytes: datagram.to_vec() },
             Event::Revoked(transport, peer) => Answer::Revoked { transport: own_transport(transport), peer },
         })
     }

@@ -10,6 +10,7 @@ pub mod prepared;
 mod socket;
 #[cfg(test)]
 mod tests;
+pub mod told;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod toy;
 
@@ -26,11 +27,12 @@ use prepared::{Prepared, Table};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
-use socket::{Done, Flow, Socket, State};
+use socket::{Datagram, Done, Flow, Socket, State};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use told::Told;
 
 /// Most sockets, whatever the limit on descriptors is.
 const MAX_SOCKETS: u64 = 1 << 15;
@@ -62,6 +64,8 @@ pub struct SocketsConnector {
 struct Inner {
     opener: Box<dyn Opener>,
     prepared: Prepared,
+    /// The pod has the host's network, and may know its addresses.
+    host: bool,
     epoll: Arc<OwnedFd>,
     sockets: HashMap<u64, Socket>,
     limit: usize,
@@ -102,6 +106,7 @@ impl SocketsConnector {
         let inner = Inner {
             opener,
             prepared: Prepared::new(table),
+            host: false,
             epoll: Arc::new(epoll),
             sockets: HashMap::new(),
             limit,
@@ -118,6 +123,15 @@ impl SocketsConnector {
             scratch: vec![0; MAX_DATAGRAM + 1],
         };
         Ok(Self { inner: Some(inner) })
+    }
+
+    /// The pod has the host's network, or not.
+    #[must_use]
+    pub fn of_host(mut self, host: bool) -> Self {
+        if let Some(inner) = &mut self.inner {
+            inner.host = host;
+        }
+        self
     }
 
     /// The descriptor to poll for input, while operations wait; when it is ready, call [`Self::ready`].
@@ -193,7 +207,7 @@ impl Inner {
                 if send.urgent {
                     return Err(Errno::OPNOTSUPP);
                 }
-                match socket.queue(id, input, send.quiet)? {
+                match socket.queue(id, input, send.quiet, send.outgoing)? {
                     1 => self.unsent.push(send.socket),
                     ENOUGH.. => self.send_queued(),
                     _ => {}
@@ -211,6 +225,11 @@ impl Inner {
             SocketRequest::SocketClose(close) => reply(close, self.close(close)).map(Some),
             SocketRequest::SocketSetOption(set) => reply(set, self.set_option(set, input)).map(Some),
             SocketRequest::SocketGetOption(get) => reply(get, self.get_option(get, output)).map(Some),
+            SocketRequest::SocketTell(tell) => {
+                let host = self.host;
+                let socket = self.sockets.get_mut(&tell.socket).ok_or(Errno::BADF);
+                reply(tell, socket.and_then(|socket| socket.tell(tell.what, host))).map(Some)
+            }
             SocketRequest::SocketSettle(settle) => {
                 self.settle(id, settle.datagrams);
                 Ok(None)
@@ -420,10 +439,11 @@ impl Inner {
             }
             Answer::Bound { id: question, name } => self.named(question, name),
             Answer::Listening { id: question, listeners } => self.listening(question, listeners),
-            Answer::Flow { listener, flow, peer, socket, first } => {
+            Answer::Flow { listener, flow, peer, socket, facts, first } => {
                 let number = self.asked.get(&listener).copied();
                 let owner = number.and_then(|number| self.sockets.get_mut(&number));
                 let peer = SocketName::new(peer.ip(), peer.port());
+                let first = Datagram { bytes: first, told: Told { facts, ..Told::default() } };
                 let new = Flow { number: flow, socket, peer, first: VecDeque::from([first]) };
                 let taken = owner.is_some_and(|owner| owner.add_flow(new));
                 match number {
@@ -434,11 +454,11 @@ impl Inner {
                     _ => self.ask(Ask::Close { id: flow }),
                 }
             }
-            Answer::Datagram { flow, bytes } => {
+            Answer::Datagram { flow, facts, bytes } => {
                 let number = self.asked.get(&flow).copied();
                 if let Some((number, socket)) = number.and_then(|number| Some((number, self.sockets.get_mut(&number)?)))
                 {
-                    socket.add_datagram(flow, bytes);
+                    socket.add_datagram(flow, Datagram { bytes, told: Told { facts, ..Told::default() } });
                     socket.advance(&mut self.scratch, &mut self.done);
                     self.admit(number);
                 }

@@ -4,6 +4,7 @@
 //! it connects again by itself ([`super::prepared`]).
 
 use super::super::{Errno, Result};
+use ::broker::Facts;
 use ::broker::prepared::Entry;
 use abi::request::Transport;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -101,6 +102,8 @@ pub enum Answer {
         peer: SocketAddr,
         /// A non-blocking socket that is connected to it.
         socket: OwnedFd,
+        /// What the host tells of its first datagram.
+        facts: Facts,
         /// Its first datagram.
         first: Vec<u8>,
     },
@@ -108,6 +111,8 @@ pub enum Answer {
     Datagram {
         /// Number of the flow.
         flow: u64,
+        /// What the host tells of it.
+        facts: Facts,
         /// The bytes.
         bytes: Vec<u8>,
     },

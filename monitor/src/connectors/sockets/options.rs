@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::super::{Errno, Result};
+use abi::request::tell;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 /// Levels.
@@ -10,6 +11,10 @@ const TCP: u32 = libc::IPPROTO_TCP as u32;
 const IP: u32 = libc::IPPROTO_IP as u32;
 const IPV6: u32 = libc::IPPROTO_IPV6 as u32;
 const UDP: u32 = libc::IPPROTO_UDP as u32;
+
+/// `UDP_NO_CHECK6_TX` and `UDP_NO_CHECK6_RX`.
+const NO_CHECK6_TX: u32 = 101;
+const NO_CHECK6_RX: u32 = 102;
 
 /// `SIOCATMARK` of ioctl(2).
 pub const SIOCATMARK: libc::c_ulong = 0x8905;
@@ -50,7 +55,18 @@ pub const SETTABLE: &[(u32, &[u32])] = &[
 ];
 
 /// Options that only the monitor itself sets.
-pub const OWN: &[(u32, &[u32])] = &[(UDP, &[libc::UDP_SEGMENT as u32])];
+pub const OWN: &[(u32, &[u32])] = &[
+    (UDP, &[libc::UDP_SEGMENT as u32, libc::UDP_GRO as u32, NO_CHECK6_TX, NO_CHECK6_RX]),
+    (SOCKET, &[libc::SO_TIMESTAMPNS as u32]),
+    (IP, TELL4),
+    (IPV6, TELL6),
+];
+
+/// Options that have the host tell hops, class, and at last the address of datagrams, of IPv4.
+pub const TELL4: &[u32] = &[libc::IP_RECVTTL as u32, libc::IP_RECVTOS as u32, libc::IP_PKTINFO as u32];
+/// The same of IPv6.
+pub const TELL6: &[u32] =
+    &[libc::IPV6_RECVHOPLIMIT as u32, libc::IPV6_RECVTCLASS as u32, libc::IPV6_RECVPKTINFO as u32];
 
 /// Options that may be read.
 pub const READABLE: &[(u32, &[u32])] = &[
@@ -73,6 +89,54 @@ pub fn set(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Resul
 /// `UDP_SEGMENT`: the kernel splits what is sent into datagrams of so many bytes; 0: it does not.
 pub fn set_segment(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
     change(socket, UDP, libc::UDP_SEGMENT as u32, &bytes.to_ne_bytes())
+}
+
+/// What the host tells of received datagrams, [`abi::request::tell`]; with the addresses that they came to, if `addresses`.
+pub fn tell(socket: BorrowedFd<'_>, what: u32, addresses: bool) {
+    tell_some(socket, what & tell::FACTS != 0, addresses);
+    switch(socket, SOCKET, libc::SO_TIMESTAMPNS as u32, what & tell::TIME != 0);
+    switch(socket, UDP, libc::UDP_GRO as u32, what & tell::TOGETHER != 0);
+    switch(socket, UDP, NO_CHECK6_RX, what & tell::UNCHECKED != 0);
+}
+
+/// The facts of [`tell`] alone, for the broker.
+pub fn tell_facts(socket: BorrowedFd<'_>, on: bool) {
+    tell_some(socket, on, on);
+}
+
+fn tell_some(socket: BorrowedFd<'_>, facts: bool, addresses: bool) {
+    for (level, names) in [(IP, TELL4), (IPV6, TELL6)] {
+        for (at, name) in names.iter().enumerate() {
+            switch(socket, level, *name, facts && (addresses || at + 1 < names.len()));
+        }
+    }
+}
+
+/// Ignores errors: a socket of IPv4 has no options of IPv6, and an older kernel lacks some. Then less is told.
+fn switch(socket: BorrowedFd<'_>, level: u32, name: u32, on: bool) {
+    let _ = change(socket, level, name, &i32::from(on).to_ne_bytes());
+}
+
+/// Sets a number of both versions: a socket of IPv6 may be connected to a peer of IPv4. The error if it has neither.
+fn set_both(socket: BorrowedFd<'_>, name4: i32, name6: i32, value: i32) -> Result<()> {
+    let value = value.to_ne_bytes();
+    let [first, second] = [(IP, name4), (IPV6, name6)].map(|(level, name)| change(socket, level, name as u32, &value));
+    if second.is_ok() { Ok(()) } else { first }
+}
+
+/// Hops of what is sent; `None`: the default.
+pub fn set_hops(socket: BorrowedFd<'_>, hops: Option<u8>) -> Result<()> {
+    set_both(socket, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, hops.map_or(-1, i32::from))
+}
+
+/// Traffic class of what is sent.
+pub fn set_class(socket: BorrowedFd<'_>, class: u8) -> Result<()> {
+    set_both(socket, libc::IP_TOS, libc::IPV6_TCLASS, class.into())
+}
+
+/// Whether datagrams to a peer of IPv6 leave without a checksum.
+pub fn set_unchecked(socket: BorrowedFd<'_>, unchecked: bool) -> Result<()> {
+    change(socket, UDP, NO_CHECK6_TX, &i32::from(unchecked).to_ne_bytes())
 }
 
 fn change(socket: BorrowedFd<'_>, level: u32, name: u32, value: &[u8]) -> Result<()> {
@@ -122,6 +186,7 @@ pub fn break_at_close(socket: BorrowedFd<'_>) {
     let _ = set(socket, SOCKET, libc::SO_LINGER as u32, &linger);
 }
 
-fn last_error() -> Errno {
+/// The error of the last call.
+pub fn last_error() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,14 +1,16 @@
 //! One socket of the pod: its descriptors on the host, and the operations that wait for it.
 
 mod datagrams;
+mod receive;
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
 use super::options;
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
-use abi::request::{DatagramRecord, MAX_DATAGRAM, Received, SocketName, Transport};
+use abi::request::{Outgoing, Received, SocketName, Transport};
 use datagrams::Segments;
+pub use receive::Datagram;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -16,8 +18,6 @@ use std::net::SocketAddr;
 
 /// Most operations of one direction that wait for a socket; further ones fail with EBUSY.
 const MAX_WAITING: usize = 128;
-/// Most datagrams that one operation receives.
-const MAX_BATCH: usize = 64;
 /// Most new peers of a published port that wait to be accepted; those of further ones are lost.
 const MAX_FLOWS: usize = 256;
 
@@ -58,6 +58,8 @@ struct Send {
     quiet: bool,
     /// The last byte is urgent.
     urgent: bool,
+    /// How a datagram leaves.
+    outgoing: Outgoing,
 }
 
 /// A peer of a published port that was not accepted yet.
@@ -70,7 +72,7 @@ pub struct Flow {
     /// Its address.
     pub peer: SocketName,
     /// Its first datagrams.
-    pub first: VecDeque<Vec<u8>>,
+    pub first: VecDeque<Datagram>,
 }
 
 /// A socket.
@@ -104,9 +106,13 @@ pub struct Socket {
     receives: VecDeque<(u64, Vec<GuestSlice>)>,
     sends: VecDeque<Send>,
     segments: Segments,
+    /// How datagrams leave, as the host's socket is set.
+    leaves: Outgoing,
+    /// What is told of received datagrams, [`abi::request::tell`].
+    tells: u32,
     accepts: VecDeque<(u64, u64, Vec<GuestSlice>)>,
     /// Datagrams that were received and not delivered.
-    held: VecDeque<Vec<u8>>,
+    held: VecDeque<Datagram>,
     flows: VecDeque<Flow>,
 }
 
@@ -130,6 +136,8 @@ impl Socket {
             receives: VecDeque::new(),
             sends: VecDeque::new(),
             segments: Segments::Whole,
+            leaves: Outgoing::default(),
+            tells: 0,
             accepts: VecDeque::new(),
             held: VecDeque::new(),
             flows: VecDeque::new(),
@@ -204,14 +212,14 @@ impl Socket {
     }
 
     /// A datagram that came before those in the socket, or in the socket of a flow that was not accepted yet.
-    pub fn add_datagram(&mut self, flow: u64, bytes: Vec<u8>) {
+    pub fn add_datagram(&mut self, flow: u64, datagram: Datagram) {
         let held = match self.flows.iter_mut().find(|other| other.number == flow) {
             Some(flow) => &mut flow.first,
             None => &mut self.held,
         };
         // Others are lost, as in a full buffer.
-        if held.len() < MAX_BATCH {
-            held.push_back(bytes);
+        if held.len() < receive::MAX_BATCH {
+            held.push_back(datagram);
         }
     }
 
@@ -241,7 +249,7 @@ impl Socket {
         if open.is_err() || self.sends.len() >= MAX_WAITING {
             return Some(Err(open.err().unwrap_or(Errno::BUSY)));
         }
-        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false, urgent };
+        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false, urgent, outgoing: Outgoing::default() };
         if self.sends.is_empty()
             && let Some(outcome) = self.try_send(&mut send)
         {
@@ -377,51 +385,6 @@ impl Socket {
         }
     }
 
-    fn receive_datagrams(&mut self, into: &[GuestSlice], scratch: &mut [u8]) -> Option<Result<usize>> {
-        let mut output = Output::new(into);
-        for _ in 0..MAX_BATCH {
-            let datagram = match self.held.pop_front() {
-                Some(held) => held,
-                None => match self.next_datagram(scratch) {
-                    Ok(datagram) => datagram.to_vec(),
-                    Err(Errno::AGAIN) => break,
-                    // Reported alone, next time.
-                    Err(error) if output.written() == 0 => return Some(Err(error)),
-                    Err(_) => break,
-                },
-            };
-            match put_datagram(&mut output, &datagram) {
-                Ok(()) => {}
-                Err(error) => {
-                    self.held.push_front(datagram);
-                    if output.written() == 0 {
-                        return Some(Err(error));
-                    }
-                    break;
-                }
-            }
-        }
-        (output.written() > 0).then(|| Ok(output.written()))
-    }
-
-    fn next_datagram<'a>(&mut self, scratch: &'a mut [u8]) -> Result<&'a [u8]> {
-        if !self.readable {
-            return Err(Errno::AGAIN);
-        }
-        let fd = self.fds.first().ok_or(Errno::NOTCONN)?;
-        loop {
-            match rustix::io::read(fd, &mut *scratch) {
-                Ok(bytes) => return scratch.get(..bytes).ok_or(Errno::FAULT),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    self.readable = false;
-                    return Err(Errno::AGAIN);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     fn try_send(&mut self, send: &mut Send) -> Option<Result> {
         if !self.writable {
             return None;
@@ -485,16 +448,4 @@ fn send_urgent(fd: BorrowedFd<'_>, bytes: &[GuestSlice]) -> Result<usize> {
     let mut byte = [0];
     bytes.iter().find(|slice| !slice.is_empty()).ok_or(Errno::FAULT)?.read(&mut byte)?;
     send(fd, &byte, SendFlags::OOB | SendFlags::NOSIGNAL)
-}
-
-/// Adds a datagram as a record. ENOBUFS if it does not fit.
-fn put_datagram(output: &mut Output<'_>, bytes: &[u8]) -> Result<()> {
-    let padding = bytes.len().next_multiple_of(8) - bytes.len();
-    let head = DatagramRecord { len: bytes.len() as u32, ..DatagramRecord::default() };
-    if bytes.len() > MAX_DATAGRAM || output.room() < size_of::<DatagramRecord>() + bytes.len() + padding {
-        return Err(Errno::NOBUFS);
-    }
-    output.put(bytemuck::bytes_of(&head))?;
-    output.put(bytes)?;
-    output.put(&[0; 8][..padding])
 }

@@ -4,7 +4,10 @@
 use super::toy::Toy;
 use super::*;
 use abi::operation::{Operation, Reply};
-use abi::request::{DatagramRecord, Received, SocketAccept, SocketReceive, SocketSend, SocketSettle};
+use abi::request::{
+    DatagramFacts, DatagramRecord, Outgoing, Received, SocketAccept, SocketReceive, SocketSend, SocketSettle,
+    SocketTell,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -169,7 +172,13 @@ fn a_full_buffer_delays_what_is_sent() {
     let mut data: Vec<u8> = (0..20_000_000u32).map(|n| n as u8).collect();
     let sent = data.clone();
     assert_eq!(
-        finish(&mut sockets, 2, SocketSend { socket: 1, quiet: false, urgent: false }, &mut data, &mut []),
+        finish(
+            &mut sockets,
+            2,
+            SocketSend { socket: 1, quiet: false, urgent: false, outgoing: Outgoing::default() },
+            &mut data,
+            &mut []
+        ),
         number(20_000_000)
     );
     let mut buffer = [0; 8];
@@ -217,9 +226,10 @@ fn revoked_peers() {
     assert_eq!(revoke(&mut sockets, (Transport::Tcp, addresses[0])), [(3, Err(Errno::CONNABORTED))]);
     let error = peers[0].read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    for request in
-        [SocketRequest::from(SocketReceive { socket: 1 }), SocketSend { socket: 1, quiet: false, urgent: false }.into()]
-    {
+    for request in [
+        SocketRequest::from(SocketReceive { socket: 1 }),
+        SocketSend { socket: 1, quiet: false, urgent: false, outgoing: Outgoing::default() }.into(),
+    ] {
         assert_eq!(sockets.start(4, request, &[], &[slice(&mut buffer)]), Some(Err(Errno::CONNABORTED)));
     }
     peers[1].write_all(b"still").unwrap();
@@ -251,7 +261,7 @@ fn published_connections() {
         finish(
             &mut sockets,
             4,
-            SocketSend { socket: 3, quiet: false, urgent: false },
+            SocketSend { socket: 3, quiet: false, urgent: false, outgoing: Outgoing::default() },
             &mut b"third".to_owned(),
             &mut []
         ),
@@ -329,7 +339,12 @@ fn datagrams_leave_together() {
     let mut outcomes = Vec::new();
     for _ in 0..2 {
         for (id, bytes) in sent.iter_mut().enumerate() {
-            let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false });
+            let send = SocketRequest::SocketSend(SocketSend {
+                socket: 1,
+                quiet: true,
+                urgent: false,
+                outgoing: Outgoing::default(),
+            });
             assert_eq!(sockets.start(id as u64, send, &[slice(bytes)], &[]), None);
         }
         outcomes.extend(sockets.flush());
@@ -342,13 +357,106 @@ fn datagrams_leave_together() {
     let wanted = sent.iter().enumerate().map(|(id, bytes)| (id as u64, true, number(bytes.len() as u64)));
     assert_eq!(outcomes, wanted.clone().chain(wanted).collect::<Vec<_>>());
     // A close, too, finds them sent.
-    let send = SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false });
+    let send =
+        SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false, outgoing: Outgoing::default() });
     let mut last = [9; 3];
     assert_eq!(sockets.start(500, send, &[slice(&mut last)], &[]), None);
     let close = SocketRequest::SocketClose(SocketClose { socket: 1, abort: false });
     assert!(sockets.start(501, close, &[], &[]).is_some());
     assert_eq!(sockets.flush(), [(500, true, number(3))]);
     assert_eq!(peer.recv(&mut [0; 8]).unwrap(), 3);
+}
+
+/// Records of a receive: what they tell, the facts, and the bytes.
+fn records(room: &[u8], used: usize) -> Vec<(u32, DatagramFacts, Vec<u8>)> {
+    let (mut at, mut all) = (0, Vec::new());
+    while at < used {
+        let head: DatagramRecord = bytemuck::pod_read_unaligned(&room[at..at + 8]);
+        at += 8;
+        let mut facts = DatagramFacts::default();
+        if head.told != 0 {
+            facts = bytemuck::pod_read_unaligned(&room[at..at + 32]);
+            at += 32;
+        }
+        all.push((head.told, facts, room[at..at + head.len as usize].to_vec()));
+        at += (head.len as usize).next_multiple_of(8);
+    }
+    all
+}
+
+#[test]
+fn datagrams_tell_what_was_asked_for() {
+    use abi::request::{tell, told};
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for host in [true, false] {
+        let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap().of_host(host);
+        assert_eq!(connect(&mut sockets, 1, Transport::Udp, &peer.local_addr().unwrap().to_string()), number(0));
+        let outgoing = Outgoing { hops: Some(9), class: 0x20, ..Outgoing::default() };
+        let send = |outgoing| SocketSend { socket: 1, quiet: false, urgent: false, outgoing };
+        let send_hello = |sockets: &mut SocketsConnector, outgoing| {
+            assert_eq!(finish(sockets, 2, send(outgoing), &mut b"hello".to_owned(), &mut []), number(5));
+        };
+        crate::connectors::sockets::options::tell(peer.as_fd(), tell::FACTS, true);
+        send_hello(&mut sockets, outgoing);
+        let mut buffer = [0; 64];
+        let (_, from, facts) = super::told::receive(peer.as_fd(), &mut buffer).unwrap();
+        assert_eq!((facts.facts.hops, facts.facts.class), (Some(9), Some(0x20)));
+        send_hello(&mut sockets, Outgoing::default());
+        let (_, _, facts) = super::told::receive(peer.as_fd(), &mut buffer).unwrap();
+        assert_eq!(facts.facts.class, Some(0));
+        let receive = |sockets: &mut SocketsConnector| {
+            peer.send_to(b"answer", from.unwrap()).unwrap();
+            let mut room = [0; 256];
+            let got = finish(sockets, 3, SocketReceive { socket: 1 }, &mut [], &mut room).unwrap();
+            records(&room, got.result as usize).pop().unwrap()
+        };
+        assert_eq!(receive(&mut sockets), (0, DatagramFacts::default(), b"answer".to_vec()));
+        let tell = |what| SocketTell { socket: 1, what };
+        assert_eq!(finish(&mut sockets, 4, tell(16), &mut [], &mut []), Err(Errno::INVAL));
+        assert_eq!(finish(&mut sockets, 4, tell(tell::ALL), &mut [], &mut []), number(0));
+        let (bits, facts, bytes) = receive(&mut sockets);
+        let address = if host { told::ADDRESS } else { 0 };
+        assert_eq!(bits & !told::TIME, told::HOPS | told::CLASS | address);
+        assert_eq!(facts.address, if host { name("127.0.0.1:0").address } else { [0; 16] });
+        assert_eq!((facts.device, bytes), (u32::from(host), b"answer".to_vec()));
+        assert_eq!(finish(&mut sockets, 4, tell(0), &mut [], &mut []), number(0));
+        assert_eq!(receive(&mut sockets).0, 0);
+    }
+}
+
+/// What was sent as several datagrams leaves so, between others.
+#[test]
+fn segments_leave_in_one_call() {
+    use abi::request::tell;
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    assert_eq!(connect(&mut sockets, 1, Transport::Udp, &peer.local_addr().unwrap().to_string()), number(0));
+    let send = |segment| {
+        let outgoing = Outgoing { segment, ..Outgoing::default() };
+        SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent: false, outgoing })
+    };
+    for together in [false, true] {
+        options::tell(peer.as_fd(), if together { tell::TOGETHER } else { 0 }, false);
+        let mut sent = [vec![1; 4], vec![2; 10], vec![3; 10], vec![4; 3], vec![5; 10]];
+        for (bytes, segment) in sent.iter_mut().zip([0, 4, 0, 4, 1]) {
+            assert_eq!(sockets.start(7, send(segment), &[slice(bytes)], &[]), None);
+        }
+        assert!(sockets.flush().iter().map(|(_, _, outcome)| outcome).eq([4, 10, 10, 3, 10].map(number).iter()));
+        let mut got = Vec::new();
+        let mut buffer = [0; 64];
+        while got.iter().map(|(bytes, _)| bytes).sum::<usize>() < 37 {
+            let (length, _, told) = told::receive(peer.as_fd(), &mut buffer).unwrap();
+            got.push((length, told.segment));
+        }
+        let apart = [4, 4, 4, 2, 10, 3].into_iter().chain([1; 10]).map(|length| (length, 0));
+        let whole = [(4, 0), (10, 4), (10, 0), (3, 0), (10, 1)];
+        assert!(got.iter().copied().eq(apart) != together && (got == whole) == together, "{got:?}");
+    }
+    // The host does not split into so many: they leave one by one.
+    let mut many = vec![6; 1000];
+    assert_eq!(sockets.start(8, send(1), &[slice(&mut many)], &[]), None);
+    assert_eq!(sockets.flush(), [(8, true, number(1000))]);
 }
 
 #[test]
@@ -378,7 +486,7 @@ fn urgent_bytes_and_what_breaks_a_connection_after_its_end() {
     assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &peer), number(0));
     let (mut outside, _) = listener.accept().unwrap();
     rustix::net::sockopt::set_socket_oobinline(&outside, true).unwrap();
-    let send = SocketSend { socket: 1, quiet: false, urgent: true };
+    let send = SocketSend { socket: 1, quiet: false, urgent: true, outgoing: Outgoing::default() };
     assert_eq!(finish(&mut sockets, 2, send, &mut b"urgent".to_owned(), &mut []), number(6));
     let mut buffer = [0; 16];
     assert_eq!(outside.read(&mut buffer).unwrap(), 5, "up to the mark");
@@ -396,7 +504,13 @@ fn urgent_bytes_and_what_breaks_a_connection_after_its_end() {
     assert_eq!(sockets.start(4, receive, &[], &[]), None, "the end was received");
     drop(outside);
     assert_eq!(
-        finish(&mut sockets, 5, SocketSend { socket: 1, quiet: false, urgent: false }, &mut [1], &mut []),
+        finish(
+            &mut sockets,
+            5,
+            SocketSend { socket: 1, quiet: false, urgent: false, outgoing: Outgoing::default() },
+            &mut [1],
+            &mut []
+        ),
         number(1)
     );
     let broken = (0..2000).find_map(|_| {

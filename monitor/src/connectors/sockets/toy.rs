@@ -3,11 +3,16 @@
 
 use super::super::{Errno, Result};
 use super::opener::{Answer, Ask, Opener};
+use ::broker::Facts;
 use abi::request::Transport;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+
+/// What it tells of the first datagram of a flow.
+const FACTS: Facts =
+    Facts { to: Some((std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1)), hops: Some(3), class: None };
 
 /// See the module. Peers with port 1 are refused; port 2 never answers.
 #[derive(Debug)]
@@ -51,8 +56,8 @@ impl Toy {
     pub fn flow(&mut self, listener: u64, flow: u64) -> Result<()> {
         let socket = self.open(Transport::Udp)?;
         let peer = SocketAddr::from(([192, 0, 2, 7], 9));
-        self.answer(Answer::Flow { listener, flow, peer, socket, first: b"first".to_vec() });
-        self.answer(Answer::Datagram { flow, bytes: b"second".to_vec() });
+        self.answer(Answer::Flow { listener, flow, peer, socket, facts: FACTS, first: b"first".to_vec() });
+        self.answer(Answer::Datagram { flow, facts: Facts::default(), bytes: b"second".to_vec() });
         Ok(())
     }
 }

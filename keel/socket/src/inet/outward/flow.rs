@@ -5,13 +5,14 @@ use super::super::Endpoint;
 use super::super::udp::Udp;
 use super::{bind, close, endpoint, forget_number, name, next_number, pump_after_pause};
 use abi::request::{
-    DatagramRecord, Received, SocketAccept, SocketConnect, SocketListen, SocketName, SocketReceive, SocketSend,
-    Transport,
+    DatagramFacts, DatagramRecord, Outgoing, Received, SocketAccept, SocketConnect, SocketListen, SocketName,
+    SocketReceive, SocketSend, SocketTell, Transport,
 };
 use abi::ring::Segment;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
 use hal::frame::{FRAME_SIZE, Frame};
 use sched::connector;
 use sched::posted::{Pump, missed, pump_later, tell_if_awaited, tell_soon};
@@ -19,7 +20,8 @@ use sched::timer::Timer;
 use uapi::{Errno, Result};
 
 /// Pages that hold a record of any size.
-const MAX_PAGES: usize = (abi::request::MAX_DATAGRAM + size_of::<DatagramRecord>()).div_ceil(FRAME_SIZE) + 1;
+const MAX_PAGES: usize =
+    (abi::request::MAX_DATAGRAM + size_of::<DatagramRecord>() + size_of::<DatagramFacts>()).div_ceil(FRAME_SIZE) + 1;
 
 /// Datagrams to a peer that has not answered, of which each is first told whether the one before was refused.
 const MOST_UNHEARD: u8 = 8;
@@ -67,7 +69,11 @@ pub struct Flow {
     pub peer: Endpoint,
     /// The own name, if the host told it.
     pub local: Option<Endpoint>,
+    /// The address of the host that it sends from, if the program chose it for a datagram.
+    pub source: Option<IpAddr>,
     port: Port,
+    /// What the host tells of received datagrams, [`abi::request::tell`].
+    told: Cell<u32>,
     /// Datagrams that were sent before the peer sent one, as far as counted.
     unheard: Cell<u8>,
     /// The last of these, for its report (`IP_RECVERR`).
@@ -81,13 +87,15 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn new(udp: &Weak<Udp>, peer: Endpoint, local: Option<Endpoint>, number: u64) -> Rc<Self> {
+    fn new(udp: &Weak<Udp>, peer: Endpoint, local: Option<Endpoint>, source: Option<IpAddr>, number: u64) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
             udp: udp.clone(),
             peer,
             local,
+            source,
             port: Port::new(number),
+            told: Cell::new(0),
             unheard: Cell::new(0),
             inside: Cell::new(false),
             last: RefCell::default(),
@@ -97,7 +105,7 @@ impl Flow {
     }
 
     /// Gets a socket of the host; waits for that. Errors of connect(2).
-    pub fn open(udp: &Weak<Udp>, local: Endpoint, peer: Endpoint) -> Result<Rc<Self>> {
+    pub fn open(udp: &Weak<Udp>, local: Endpoint, source: Option<IpAddr>, peer: Endpoint) -> Result<Rc<Self>> {
         let transport = udp.upgrade().map_or(Transport::Udp, |udp| udp.transport());
         let number = next_number();
         let mut called = [SocketName::default()];
@@ -107,7 +115,7 @@ impl Flow {
             return Err(errno);
         }
         let local = called.first().filter(|name| name.port != 0).map(endpoint);
-        Ok(Self::new(udp, peer, local, number))
+        Ok(Self::new(udp, peer, local, source, number))
     }
 
     /// Bytes on their way to the host.
@@ -133,15 +141,15 @@ impl Flow {
     }
 
     /// Sends a datagram; does not wait.
-    pub fn send(&self, data: Rc<Vec<u8>>) {
+    pub fn send(&self, data: Rc<Vec<u8>>, outgoing: Outgoing) {
         let before = if self.is_unheard() { self.last.replace(data.clone()) } else { Rc::default() };
         self.unheard.set(self.unheard.get().saturating_add(1));
-        self.post_send(data, Some(before));
+        self.post_send(data, outgoing, Some(before));
         tell_soon();
     }
 
     /// `before`: the datagram that an error is about, unless this one is sent again.
-    fn post_send(&self, data: Rc<Vec<u8>>, before: Option<Rc<Vec<u8>>>) {
+    fn post_send(&self, data: Rc<Vec<u8>>, outgoing: Outgoing, before: Option<Rc<Vec<u8>>>) {
         let Some(own) = self.me.upgrade() else { return };
         let segment =
             Segment { gpa: if data.is_empty() { 0 } else { hal::ring::gpa_of(&data) }, len: data.len() as u64 };
@@ -151,12 +159,12 @@ impl Flow {
         // A sender that waits for room is told of the last ones.
         let quiet = self.udp.upgrade().is_some_and(|udp| udp.has_much_room());
         connector::send(
-            SocketSend { socket: self.port.number, quiet, urgent: false },
+            SocketSend { socket: self.port.number, quiet, urgent: false, outgoing },
             input,
             Vec::new(),
             move |outcome| {
                 own.sending.set(own.sending.get().saturating_sub(charge));
-                own.sent(data, outcome, before);
+                own.sent((data, outgoing), outcome, before);
             },
         );
     }
@@ -169,7 +177,7 @@ impl Flow {
         }
     }
 
-    fn sent(&self, data: Rc<Vec<u8>>, outcome: Result<u64>, before: Option<Rc<Vec<u8>>>) {
+    fn sent(&self, (data, outgoing): (Rc<Vec<u8>>, Outgoing), outcome: Result<u64>, before: Option<Rc<Vec<u8>>>) {
         let Some(udp) = self.udp.upgrade() else { return };
         if let Err(errno) = outcome {
             let again = before.is_none();
@@ -177,10 +185,20 @@ impl Flow {
             self.end_if_aborted(&udp, errno);
             // The error was an earlier datagram's, and this one was not sent.
             if errno == Errno::ECONNREFUSED && !again && !self.port.closed.get() {
-                self.post_send(data, None);
+                self.post_send(data, outgoing, None);
             }
         }
         udp.flow_has_room();
+    }
+
+    /// Has the host tell this of received datagrams.
+    pub fn update_told(&self, what: u32) {
+        if self.port.closed.get() || self.told.replace(what) == what {
+            return;
+        }
+        // An error leaves what is told unknown.
+        connector::send(SocketTell { socket: self.port.number, what }, Vec::new(), Vec::new(), |_| {});
+        tell_soon();
     }
 
     /// Receives more, if the socket has room for it.
@@ -190,6 +208,7 @@ impl Flow {
         }
         let Some(udp) = self.udp.upgrade().filter(|udp| udp.wants_datagrams()) else { return };
         let Some(own) = self.me.upgrade() else { return };
+        self.update_told(udp.told());
         let mut pages: Vec<Frame> = Vec::with_capacity(self.pages.get());
         while pages.len() < self.pages.get() {
             let Some(page) = Frame::alloc() else { return self.pause() };
@@ -254,7 +273,12 @@ impl Flow {
             copy(pages, at, bytemuck::bytes_of_mut(&mut head));
             let len = head.len as usize;
             at += HEAD;
-            if len > end - at {
+            let mut facts = DatagramFacts::default();
+            if head.told != 0 {
+                copy(pages, at, bytemuck::bytes_of_mut(&mut facts));
+                at += size_of::<DatagramFacts>();
+            }
+            if at > end || len > end - at {
                 return;
             }
             match vfs::memory::buffer(len) {
@@ -262,7 +286,7 @@ impl Flow {
                     copy(pages, at, &mut data);
                     self.unheard.set(MOST_UNHEARD);
                     drop(self.last.take());
-                    udp.flow_received(self.peer, data);
+                    udp.flow_received(self.peer, data, head.told, &facts);
                 }
                 Err(_) => udp.flow_lost(),
             }
@@ -332,7 +356,9 @@ impl Publisher {
         let (Some(own), true) = (self.me.upgrade(), self.port.may_post()) else { return };
         let Some(page) = Frame::alloc() else { return self.pause() };
         let number = next_number();
-        let output = Vec::from([Segment { gpa: page.gpa(), len: size_of::<SocketName>() as u64 }]);
+        // In a pod with the host's network also for the own name.
+        let names = if super::is_host() { 2 } else { 1 };
+        let output = Vec::from([Segment { gpa: page.gpa(), len: (names * size_of::<SocketName>()) as u64 }]);
         self.port.receiving.set(true);
         let accept = SocketAccept { socket: self.port.number, accepted: number };
         connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, &page, outcome));
@@ -349,9 +375,12 @@ impl Publisher {
         let udp = self.udp.upgrade().filter(|_| !self.port.closed.get());
         match (outcome, udp) {
             (Ok(()), Some(udp)) => {
-                let mut peer = SocketName::default();
-                page.read(0, bytemuck::bytes_of_mut(&mut peer));
-                let flow = Flow::new(&self.udp, endpoint(&peer), None, number);
+                let mut names = [SocketName::default(); 2];
+                let read = if super::is_host() { &mut names[..] } else { &mut names[..1] };
+                page.read(0, bytemuck::cast_slice_mut(read));
+                let [peer, own] = names;
+                let own = (own.port != 0).then(|| endpoint(&own));
+                let flow = Flow::new(&self.udp, endpoint(&peer), own, None, number);
                 udp.add_flow(flow.clone());
                 udp.note_inside(flow.peer);
                 pump_later(flow);

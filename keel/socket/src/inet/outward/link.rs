@@ -8,8 +8,8 @@ use super::room::{Rest, Room, Size};
 use super::settle::Under;
 use super::{Names, close, endpoint, forget_number, name, next_number, payload, pump_after_pause};
 use abi::request::{
-    Nop, Received, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName, SocketReceive,
-    SocketSend, SocketSetOption, SocketShutdown, Transport,
+    Nop, Outgoing, Received, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName,
+    SocketReceive, SocketSend, SocketSetOption, SocketShutdown, Transport,
 };
 use abi::ring::Segment;
 use alloc::boxed::Box;
@@ -483,10 +483,15 @@ impl Link {
         self.sends.set(self.sends.get() + 1);
         let small = || self.tcp.upgrade().is_some_and(|tcp| self.sending.get() <= tcp.limit_outward() / 3);
         let quiet = quiet && self.outbox.len() == 0 && small();
-        connector::send(SocketSend { socket: self.number, quiet, urgent }, list, Vec::new(), move |outcome| {
-            drop(pages);
-            own.sent(bytes, outcome);
-        });
+        connector::send(
+            SocketSend { socket: self.number, quiet, urgent, outgoing: Outgoing::default() },
+            list,
+            Vec::new(),
+            move |outcome| {
+                drop(pages);
+                own.sent(bytes, outcome);
+            },
+        );
         tell_soon();
         true
     }

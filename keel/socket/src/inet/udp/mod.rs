@@ -260,7 +260,7 @@ impl Protocol for Udp {
         let mut source = self.base.source_by(to.ip, reach)?;
         let peer = if self.is_ping() { Endpoint { port: 0, ..to } } else { to };
         if reach == Reach::Outward && (to.port != 0 || self.is_ping()) {
-            match self.open_flow(peer) {
+            match self.open_flow(peer, None) {
                 // As with a firewall, what is sent is denied: programs connect a socket only to learn its address.
                 Err(Errno::EACCES) if !self.is_ping() => {}
                 // What the host chose, in a pod with its network.
@@ -395,6 +395,7 @@ impl Protocol for Udp {
             }
             (super::IPPROTO_UDP, UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX) => {
                 self.unchecked[(name as u32 - UDP_NO_CHECK6_TX) as usize].set(read_int(value)? != 0);
+                self.update_told();
                 Ok(())
             }
             (super::IPPROTO_UDP, UDP_SEGMENT) => {
@@ -403,6 +404,7 @@ impl Protocol for Udp {
             }
             (super::IPPROTO_UDP, UDP_GRO) => {
                 self.joins.set(read_int(value)? != 0);
+                self.update_told();
                 Ok(())
             }
             (net::SOL_SOCKET, net::SO_PEEK_OFF) => {
@@ -412,6 +414,7 @@ impl Protocol for Udp {
             (super::IPPROTO_UDP | net::SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
             _ => {
                 ip_options::set(&self.base, level, name, value)?;
+                self.update_told();
                 let ip = &self.base.ip;
                 if !ip.is_on(net::IP_RECVERR) && !ip.is_on6(net::IPV6_RECVERR) {
                     self.reports.clear();

@@ -1,30 +1,32 @@
 //! Peers outside of the pod: a [`Flow`] each.
 
 use super::super::Endpoint;
-use super::super::control::Facts;
+use super::super::control::{Facts, Sending};
+use super::super::ip_options::LOOPBACK;
 use super::super::outward::flow::{Flow, Publisher, look};
 use super::super::outward::is_own;
 use super::super::outward::settle::{self, Under};
 use super::super::statistics::Count;
 use super::queue::Datagram;
 use super::{Kind, Udp, wait};
-use abi::request::Transport;
+use abi::request::{DatagramFacts, Outgoing, SocketName, Transport, tell, told};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use sched::connector;
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
 /// Most peers of a socket; that of the longest ago makes room for another.
 const MAX_FLOWS: usize = 256;
-/// Hops of received datagrams.
-const TTL: i32 = 64;
+/// Index of the device that leads out of the pod.
+const OUTSIDE: u32 = 2;
 
 impl Udp {
-    /// The flow to a peer, which becomes the last used one.
-    fn flow(&self, peer: Endpoint) -> Option<Rc<Flow>> {
+    /// The flow from an address, if one is chosen, to a peer, which becomes the last used one.
+    fn flow(&self, peer: Endpoint, source: Option<IpAddr>) -> Option<Rc<Flow>> {
         let mut flows = self.flows.borrow_mut();
-        let at = flows.iter().rposition(|flow| flow.peer == peer)?;
+        let at = flows.iter().rposition(|flow| flow.peer == peer && flow.source == source)?;
         let flow = flows.remove(at);
         flows.push(flow.clone());
         Some(flow)
@@ -50,14 +52,16 @@ impl Udp {
         drop(dropped);
     }
 
-    /// The flow to a peer; opens it. Errors of connect(2).
-    pub(super) fn open_flow(&self, peer: Endpoint) -> Result<Rc<Flow>> {
-        if let Some(flow) = self.flow(peer) {
+    /// The flow to a peer, from this address of the host if one is chosen; opens it. Errors of connect(2), and those of bind(2).
+    pub(super) fn open_flow(&self, peer: Endpoint, source: Option<IpAddr>) -> Result<Rc<Flow>> {
+        if let Some(flow) = self.flow(peer, source) {
             return Ok(flow);
         }
         let local = self.base.local.get();
-        let local = Endpoint { ip: self.base.source(peer.ip), ..local };
-        let flow = Flow::open(&self.me, local, peer)?;
+        // The host chooses the address itself, unless the socket has one.
+        let own = if self.is_host() { local.ip } else { self.base.source(peer.ip) };
+        let local = Endpoint { ip: source.unwrap_or(own), ..local };
+        let flow = Flow::open(&self.me, local, source, peer)?;
         if self.read_ended.get() && self.write_ended.get() && self.base.local.get().port == 0 {
             flow.close();
             return Err(Errno::EBADF);
@@ -113,7 +117,9 @@ impl Udp {
             // The host may answer that nobody is there.
             return settle::note(if flow.is_unheard() { Under::End } else { Under::Data });
         }
-        let known = |udp: &Udp| udp.flows.borrow().iter().any(|flow| flow.peer.port == own.port);
+        // Otherwise the datagram comes to the receiver's bound socket.
+        let is_between = |other: &Rc<Flow>| other.local == Some(to) && Some(other.peer) == flow.local;
+        let known = |udp: &Udp| udp.flows.borrow().iter().any(is_between);
         let is_known =
             !ports.best(to, |udp| (udp.base.local.get().port == to.port && known(udp)).then_some(1)).is_empty();
         if is_known { settle::note(Under::Data) } else { settle::note_first(Under::Data) }
@@ -133,8 +139,28 @@ impl Udp {
         self.sending() * 2 < self.base.options.send_buffer.get() as usize
     }
 
-    /// Sends to a peer outside, several datagrams if `segment` is not 0. Errors of connect(2), EAGAIN.
-    pub(super) fn send_outward(&self, to: Endpoint, data: Vec<u8>, segment: usize, flags: u32) -> Result<()> {
+    /// The address of the host to send from, if the program chose one that is not the socket's. EINVAL.
+    fn chosen_source(&self, to: Endpoint, sending: &Sending) -> Result<Option<IpAddr>> {
+        let Some(source) = sending.source.filter(|ip| ip.is_ipv4() == to.ip.is_ipv4()) else { return Ok(None) };
+        if self.is_host() {
+            return Ok(Some(source).filter(|ip| *ip != self.base.local.get().ip));
+        }
+        // What leaves the pod has the pod's own address.
+        if source.is_loopback() { Err(Errno::EINVAL) } else { Ok(None) }
+    }
+
+    /// How a datagram of so many bytes leaves.
+    fn outgoing(&self, to: Endpoint, len: usize, sending: &Sending) -> Outgoing {
+        let version = if to.ip.is_ipv4() { &self.base.ip.v4 } else { &self.base.ip.v6 };
+        let hops = sending.ttl.map_or_else(|| version.chosen_ttl(), |ttl| u8::try_from(ttl).ok());
+        let class = sending.class.unwrap_or_else(|| version.class.get()) as u8;
+        let segment = sending.segment.filter(|segment| len > usize::from(*segment)).unwrap_or(0);
+        Outgoing { segment, hops, class, unchecked: to.ip.is_ipv6() && self.unchecked[0].get() }
+    }
+
+    /// Sends to a peer outside. Errors of connect(2), EAGAIN; ENETUNREACH, EINVAL: the host does not have the source address.
+    pub(super) fn send_outward(&self, to: Endpoint, data: Vec<u8>, sending: &Sending, flags: u32) -> Result<()> {
+        let source = self.chosen_source(to, sending)?;
         self.base.source_by(to.ip, super::Reach::Outward)?;
         if hal::ring::has_completion() {
             connector::poll_completions();
@@ -145,7 +171,11 @@ impl Udp {
                 return Err(errno);
             }
         }
-        let flow = self.open_flow(to)?;
+        let flow = match self.open_flow(to, source) {
+            Err(Errno::EADDRNOTAVAIL) if source.is_some_and(|ip| ip.is_ipv4()) => return Err(Errno::ENETUNREACH),
+            Err(Errno::EADDRNOTAVAIL) if source.is_some() => return Err(Errno::EINVAL),
+            other => other?,
+        };
         if !self.has_room() {
             self.wants_room.set(true);
             if flags & net::MSG_DONTWAIT != 0 {
@@ -157,13 +187,8 @@ impl Udp {
         Count::UdpSent.add(&self.base.net, 1);
         Count::Packets.add(&self.base.net, 1);
         Count::Bytes.add(&self.base.net, data.len() as u64);
-        if segment == 0 || data.len() <= segment {
-            flow.send(Rc::new(data));
-            return Ok(());
-        }
-        for bytes in data.chunks(segment) {
-            flow.send(Rc::new(vfs::memory::copy(bytes)?));
-        }
+        let outgoing = self.outgoing(to, data.len(), sending);
+        flow.send(Rc::new(data), outgoing);
         Ok(())
     }
 
@@ -187,19 +212,56 @@ impl Udp {
         if self.is_ping() { Transport::Icmp } else { Transport::Udp }
     }
 
-    /// A datagram arrived.
-    pub fn flow_received(&self, from: Endpoint, data: Vec<u8>) {
+    /// What the host is to tell of received datagrams, [`tell`].
+    pub fn told(&self) -> u32 {
+        let on = |is_on: bool, bit| if is_on { bit } else { 0 };
+        on(self.base.ip.wants_facts(), tell::FACTS)
+            | on(self.base.options.wants_stamps(), tell::TIME)
+            | on(self.joins.get(), tell::TOGETHER)
+            | on(self.unchecked[1].get(), tell::UNCHECKED)
+    }
+
+    /// An option changed.
+    pub(super) fn update_told(&self) {
+        let flows = vfs::memory::list(self.flows.borrow().iter().cloned()).unwrap_or_default();
+        flows.iter().for_each(|flow| flow.update_told(self.told()));
+    }
+
+    /// Facts of a datagram from `from` that came to this address, with what is the same for all.
+    pub(super) fn facts_here(&self, from: Endpoint, ip: IpAddr) -> Facts {
+        let to = Endpoint { ip, port: self.base.local.get().port };
+        let at_ns = hal::clock::realtime_ns();
+        let device = if from.ip.is_loopback() || ip.is_loopback() || is_own(from.ip) { LOOPBACK } else { OUTSIDE };
+        Facts { to, device, ttl: None, class: None, at_ns, segment: 0, mark: 0, priority: 0 }
+    }
+
+    /// A datagram arrived, of which the host told these ([`told`]) facts.
+    pub fn flow_received(&self, from: Endpoint, data: Vec<u8>, bits: u32, about: &DatagramFacts) {
+        let is_told = |bit| bits & bit != 0;
+        let local = self.base.local.get();
+        let own = if local.ip.is_unspecified() { self.base.source(from.ip) } else { local.ip };
+        let mut facts = self.facts_here(from, own);
+        if is_told(told::ADDRESS) && self.base.net.is_host() {
+            facts.to.ip = SocketName { address: about.address, ..SocketName::default() }.ip();
+            facts.device = match about.device {
+                0 => facts.device,
+                LOOPBACK => LOOPBACK,
+                _ => OUTSIDE,
+            };
+        }
+        facts.ttl = is_told(told::HOPS).then_some(about.hops.into());
+        facts.class = is_told(told::CLASS).then_some(about.class.into());
+        if is_told(told::TIME) {
+            facts.at_ns = about.at_ns;
+        }
         if self.is_ping() {
-            return self.take_echo(from, self.base.source(from.ip), data);
+            return self.take_echo(from, facts, data);
         }
         if self.base.remote.get().is_some_and(|remote| remote != from) {
             return;
         }
-        let local = self.base.local.get();
-        let to = Endpoint { ip: if local.ip.is_unspecified() { self.base.source(from.ip) } else { local.ip }, ..local };
-        let facts =
-            Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0, mark: 0, priority: 0 };
-        self.take_one(Datagram { data: Rc::new(data), from, facts, drops: 0 });
+        facts.segment = if is_told(told::SEGMENT) { about.segment } else { 0 };
+        self.take_in(Datagram { data: Rc::new(data), from, facts, drops: 0 });
     }
 
     /// There was no memory for a datagram.

@@ -120,11 +120,12 @@ impl Udp {
         let (to, reach) = self.ready_to_send(to)?;
         self.autobind()?;
         match reach {
-            Reach::Outward => self.send_outward(to, message, 0, flags)?,
+            Reach::Outward => self.send_outward(to, message, &sending, flags)?,
             Reach::Loopback => {
                 let own = sending.source.unwrap_or_else(|| self.base.source(to.ip));
                 answer(&mut message, to.ip, own);
-                self.deliver_echo(to, own, message);
+                let facts = Facts { ttl: Some(TTL), class: Some(0), ..self.facts_here(to, own) };
+                self.deliver_echo(to, facts, message);
             }
             // Nobody answers them.
             Reach::Broadcast | Reach::Multicast => {}
@@ -133,7 +134,8 @@ impl Udp {
     }
 
     /// An answer within the pod: of several sockets with the identifier the last one gets it.
-    fn deliver_echo(&self, from: Endpoint, own: IpAddr, message: Vec<u8>) {
+    fn deliver_echo(&self, from: Endpoint, facts: Facts, message: Vec<u8>) {
+        let own = facts.to.ip;
         let to = Endpoint { ip: own, port: self.base.local.get().port };
         let fits = |udp: &Self| {
             let local = udp.base.local.get().ip;
@@ -141,17 +143,15 @@ impl Udp {
         };
         let found = self.ports().best(to, fits).pop();
         if let Some(udp) = found {
-            udp.take_echo(from, own, message);
+            udp.take_echo(from, facts, message);
         }
     }
 
-    /// An answer from `from` to the own address `own`.
-    pub(super) fn take_echo(&self, from: Endpoint, own: IpAddr, mut message: Vec<u8>) {
+    /// An answer from `from`.
+    pub(super) fn take_echo(&self, from: Endpoint, mut facts: Facts, mut message: Vec<u8>) {
         let port = self.base.local.get().port;
         set_identifier(&mut message, port);
-        let to = Endpoint { ip: own, port };
-        let facts =
-            Facts { to, ttl: TTL, class: 0, at_ns: hal::clock::realtime_ns(), segment: 0, mark: 0, priority: 0 };
+        facts.to.port = port;
         self.take_one(Datagram { data: Rc::new(message), from: Endpoint { port: 0, ..from }, facts, drops: 0 });
     }
 }

@@ -4,7 +4,7 @@ use super::super::super::message::{Control, Part, Received};
 use super::super::super::{family_of, filter, wait};
 use super::super::address::Reach;
 use super::super::control::{self, Facts, Sending};
-use super::super::ip_options::{SOL_IP, SOL_IPV6};
+use super::super::ip_options::{LOOPBACK, SOL_IP, SOL_IPV6};
 use super::super::outward::settle::{Under, settle};
 use super::super::statistics::Count;
 use super::super::{Base, Endpoint, ports};
@@ -135,7 +135,11 @@ impl Udp {
             }
         }
         if reach == Reach::Outward {
-            return self.send_outward(to, data, usize::from(segment), flags);
+            return self.send_outward(to, data, &sending, flags);
+        }
+        // The host's addresses are none of the pod's own loopback device.
+        if sending.source.is_some_and(|ip| self.base.net.reach(ip) == Some(Reach::Outward) && !ip.is_loopback()) {
+            return Err(Errno::EINVAL);
         }
         self.deliver(to, reach, data, &sending);
         Ok(())
@@ -167,8 +171,9 @@ impl Udp {
         let version = if to.ip.is_ipv4() { &self.base.ip.v4 } else { &self.base.ip.v6 };
         let facts = Facts {
             to,
-            ttl: sending.ttl.unwrap_or_else(|| version.ttl()),
-            class: sending.class.unwrap_or_else(|| version.class.get()),
+            device: LOOPBACK,
+            ttl: Some(sending.ttl.unwrap_or_else(|| version.ttl())),
+            class: Some(sending.class.unwrap_or_else(|| version.class.get())),
             at_ns: now_ns(),
             segment: sending.segment.unwrap_or(0),
             mark: sending.mark.unwrap_or_else(|| self.base.options.mark.get()),
@@ -217,7 +222,7 @@ impl Udp {
     }
 
     /// Queues received data: one datagram, or several (`UDP_SEGMENT`), merged or separately (`UDP_GRO`).
-    fn take_in(&self, mut datagram: Datagram) {
+    pub(super) fn take_in(&self, mut datagram: Datagram) {
         let segment = usize::from(datagram.facts.segment);
         if segment == 0 || datagram.data.len() <= segment {
             datagram.facts.segment = 0;

@@ -1,11 +1,13 @@
 //! Datagrams to send. They are queued until the end of a pass over the ring, so that those of one length leave together: the host's kernel
 //! splits what one call sends (`UDP_SEGMENT`).
 
+use super::super::super::payload::Output;
 use super::super::super::{Errno, Result};
 use super::super::options;
 use super::{MAX_WAITING, Send, Socket};
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
+use abi::request::Outgoing;
 use rustix::fd::AsFd;
 
 /// Most datagrams that leave together; the limit of older kernels.
@@ -30,12 +32,12 @@ pub enum Segments {
 
 impl Socket {
     /// Queues a datagram for [`Self::send_datagrams`]. EBUSY, ENOTCONN. Returns how many are queued.
-    pub fn queue(&mut self, id: u64, from: &[GuestSlice], quiet: bool) -> Result<usize> {
+    pub fn queue(&mut self, id: u64, from: &[GuestSlice], quiet: bool, outgoing: Outgoing) -> Result<usize> {
         self.check_open()?;
         if self.sends.len() >= MAX_WAITING {
             return Err(Errno::BUSY);
         }
-        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent: false });
+        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent: false, outgoing });
         Ok(self.sends.len())
     }
 
@@ -43,13 +45,20 @@ impl Socket {
     pub fn send_datagrams(&mut self, mut done: impl FnMut(u64, bool, Result)) {
         while self.writable && !self.sends.is_empty() {
             let run = self.run();
+            self.prepare();
             if run > 1 && self.send_run(run, &mut done) {
                 continue;
             }
             for _ in 0..run {
                 let Some(mut send) = self.sends.pop_front() else { return };
-                self.allow(total(&send.from));
-                match self.try_send(&mut send) {
+                let segment = usize::from(send.outgoing.segment);
+                let sent = if segment != 0 && total(&send.from) > segment {
+                    self.try_send_segments(&mut send, segment)
+                } else {
+                    self.allow(total(&send.from));
+                    self.try_send(&mut send)
+                };
+                match sent {
                     Some(outcome) => done(send.id, send.quiet, outcome),
                     None => return self.sends.push_front(send),
                 }
@@ -61,13 +70,18 @@ impl Socket {
     fn run(&self) -> usize {
         let Some(first) = self.sends.front() else { return 0 };
         let len = total(&first.from);
-        if self.segments == Segments::Never || !(1..=MAX_EACH).contains(&len) {
+        let outgoing = first.outgoing;
+        if self.segments == Segments::Never
+            || !(1..=MAX_EACH).contains(&len)
+            || outgoing.segment != 0
+            || outgoing.unchecked
+        {
             return 1;
         }
         let mut pieces = 0;
         let fits = |send: &&Send| {
             pieces += send.from.len();
-            pieces <= MAX_PIECES && total(&send.from) == len
+            pieces <= MAX_PIECES && total(&send.from) == len && send.outgoing == outgoing
         };
         self.sends.iter().take(MAX_RUN.min(MAX_BYTES / len)).take_while(fits).count().max(1)
     }
@@ -100,6 +114,59 @@ impl Socket {
             }
         }
         true
+    }
+
+    /// The first datagram leaves with its hops and class.
+    fn prepare(&mut self) {
+        let (Some(first), Some(fd)) = (self.sends.front(), self.fds.first()) else { return };
+        let Outgoing { hops, class, unchecked, .. } = first.outgoing;
+        // Ignore errors: a socket that is not one of IP has neither.
+        if self.leaves.hops != hops {
+            let _ = options::set_hops(fd.as_fd(), hops);
+        }
+        if self.leaves.class != class {
+            let _ = options::set_class(fd.as_fd(), class);
+        }
+        if self.leaves.unchecked != unchecked {
+            let _ = options::set_unchecked(fd.as_fd(), unchecked);
+        }
+        self.leaves = first.outgoing;
+        if unchecked {
+            // The kernel splits none of these, and refuses to be told to.
+            self.allow(usize::MAX);
+        }
+    }
+
+    /// Sends what is to leave as several datagrams: in one call, or one by one if the host can't.
+    fn try_send_segments(&mut self, send: &mut Send, segment: usize) -> Option<Result> {
+        let whole = total(&send.from);
+        let can = self.segments == Segments::Of(segment)
+            || self.segments != Segments::Never && self.set_segments(Segments::Of(segment));
+        if can && send.done == 0 {
+            match self.try_send(send) {
+                Some(Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)) => {}
+                other => return other,
+            }
+        }
+        self.allow(usize::MAX);
+        let fd = self.fds.first()?;
+        while self.writable && send.done < whole {
+            let mut left = segment.min(whole - send.done);
+            let rest = Output::new(&send.from).rest(send.done);
+            let part = rest.iter().map(|slice| {
+                let part = slice.part(0, left);
+                left -= part.len();
+                part
+            });
+            let part: Vec<GuestSlice> = part.filter(|part| !part.is_empty()).collect();
+            match io::write(fd.as_fd(), &part, Position::Current, Wait::Default) {
+                Ok(0) => return Some(Err(Errno::IO)),
+                Ok(bytes) => send.done += bytes,
+                Err(Errno::AGAIN) => self.writable = false,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        (send.done >= whole).then(|| Ok((whole as u64).encode()))
     }
 
     /// Makes sure that a datagram of `len` bytes is sent as one.
