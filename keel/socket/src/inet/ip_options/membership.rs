@@ -10,6 +10,9 @@ use core::net::{IpAddr, Ipv4Addr};
 use uapi::raw::net;
 use uapi::{Errno, Result};
 
+#[cfg(test)]
+mod tests;
+
 /// Maximum number of groups of a socket (`net.ipv4.igmp_max_memberships`).
 const MAX_GROUPS: usize = 20;
 /// Maximum number of sources of a membership: `net.ipv4.igmp_max_msf`, `net.ipv6.mld_max_msf`.

@@ -8,6 +8,9 @@ use keel_core::pipe_buf::{PAGE, Piece, PipeRing};
 use uapi::{Errno, Result};
 use vfs::{Dst, Src};
 
+#[cfg(test)]
+mod tests;
+
 /// Emptied pages that are kept for the next bytes.
 const SPARE_PAGES: usize = 16;
 

@@ -8,6 +8,9 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use keel_core::pieces::Pieces;
 
+#[cfg(test)]
+mod tests;
+
 /// A datagram.
 #[derive(Debug)]
 pub struct Datagram {
