@@ -310,7 +310,7 @@ fn pods_respect_the_memory_of_their_group() {
         Group::new("respect", 96 << 20).expect("a group of processes with a limit of memory; run the tests as root");
     let script =
         "grep MemTotal /proc/meminfo | tr -dc 0-9; echo; head -c 200000000 /dev/zero >/tmp/own; echo $?; rm /tmp/own
-        /usr/bin/python3 -c 'bytearray(300 << 20)'; echo $?; echo alive; exit 5";
+        /usr/bin/python3 -c '[bytearray(8 << 20) for _ in range(40)]'; echo $?; echo alive; exit 5";
     let outcome = from_shell(&group.enter(), &["--timeout", "40s"], script);
     let error = text(&outcome.stderr);
     // 96 MiB less 16 MiB and a sixteenth, in pages of 2 MiB.

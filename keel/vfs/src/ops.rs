@@ -332,7 +332,7 @@ pub fn chmod(place: &PathRef, mode: u32, cred: &Cred<'_>) -> Result<()> {
     if inode.file_type() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
-    inode.change(&chmod_change(inode.perm()?, mode, cred)?)?;
+    place.unless_stale(inode.change(&chmod_change(inode.perm()?, mode, cred)?))?;
     notify::happened(place, g::IN_ATTRIB, false);
     Ok(())
 }
@@ -353,7 +353,8 @@ pub fn chmod_change((_, uid, gid): (u32, u32, u32), mode: u32, cred: &Cred<'_>) 
 pub fn chown(place: &PathRef, uid: Option<u32>, gid: Option<u32>, cred: &Cred<'_>) -> Result<()> {
     check_writable(place)?;
     let inode = place.inode();
-    inode.change(&chown_change(inode.perm()?, uid, gid, inode.file_type() == FileType::Directory, cred)?)?;
+    let change = chown_change(inode.perm()?, uid, gid, inode.file_type() == FileType::Directory, cred)?;
+    place.unless_stale(inode.change(&change))?;
     inode.drop_capability();
     notify::happened(place, g::IN_ATTRIB, false);
     Ok(())
@@ -402,7 +403,7 @@ pub fn set_times(place: &PathRef, atime: Option<SetTime>, mtime: Option<SetTime>
         }
         cred.check(&**inode, MAY_WRITE)?;
     }
-    inode.change(&Change { atime, mtime, ..Change::default() })?;
+    place.unless_stale(inode.change(&Change { atime, mtime, ..Change::default() }))?;
     let mask = match (atime, mtime) {
         (Some(_), None) => g::IN_ACCESS,
         (None, Some(_)) => g::IN_MODIFY,
@@ -424,7 +425,7 @@ pub fn truncate(place: &PathRef, size: u64, cred: &Cred<'_>) -> Result<()> {
     check_writable(place)?;
     let _claim = Claim::write(place)?;
     cred.restrict(place, landlock::access::TRUNCATE)?;
-    inode.truncate(size)?;
+    place.unless_stale(inode.truncate(size))?;
     notify::happened(place, g::IN_MODIFY, false);
     drop_set_id(place, cred)
 }

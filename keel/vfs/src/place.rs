@@ -185,6 +185,17 @@ impl PathRef {
         Ok(path)
     }
 
+    /// The result of an operation on its inode. After ESTALE, another file may have the name: the file system is asked for it at the
+    /// next use.
+    pub fn unless_stale<T>(&self, result: Result<T>) -> Result<T> {
+        if matches!(result, Err(Errno::ESTALE))
+            && let Some(directory) = self.dentry.above()
+        {
+            directory.doubt(&self.name());
+        }
+        result
+    }
+
     /// An inode without a name that was made in this directory (`O_TMPFILE`).
     pub fn unnamed_child(&self, name: &[u8], inode: Rc<dyn Inode>) -> Self {
         self.beside(Dentry::unnamed(Some(self.dentry.clone()), name, inode))

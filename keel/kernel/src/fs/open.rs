@@ -10,7 +10,7 @@ use crate::ipc::mqueue;
 use crate::mm::{Program, user};
 use crate::task;
 use crate::task::descriptors;
-use crate::task::path::{self, Caller};
+use crate::task::path::{self, Caller, retry_stale};
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -260,13 +260,14 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             // Access 3 is for ioctl(2) alone, though it takes the permission to write.
             let stores = how.flags & g::O_TRUNC != 0 || matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR);
             let claim = if stores { Some(Claim::write(&place)?) } else { None };
-            let opened = inode.open(writes)?;
+            let opened = place.unless_stale(inode.open(writes))?;
             if opened.is_none() && !created {
-                inode.check_readable(wanted & MAY_READ != 0, how.flags & g::O_TRUNC != 0)?;
+                let readable = inode.check_readable(wanted & MAY_READ != 0, how.flags & g::O_TRUNC != 0);
+                place.unless_stale(readable)?;
             }
             if how.flags & g::O_TRUNC != 0 && !created {
                 cred.restrict(&place, access::TRUNCATE)?;
-                inode.truncate(0)?;
+                place.unless_stale(inode.truncate(0))?;
                 crate::mm::reverse::truncated(&inode, 0);
                 notify::happened(&place, g::IN_MODIFY, false);
                 ops::drop_set_id(&place, &cred)?;
@@ -316,7 +317,7 @@ fn open_at(dir_fd: i32, path_address: usize, how: How) -> Result<i32> {
         return Err(Errno::ENOENT);
     }
     let base = if scoped { caller.base(dir_fd, b"")? } else { caller.base(dir_fd, &name)? };
-    let file = open(&caller, &base, &name, how)?;
+    let file = retry_stale(|| open(&caller, &base, &name, how))?;
     if how.resolve == 0 {
         spare::opened(&caller, dir_fd, &name, how.flags, &file);
     }

@@ -24,6 +24,19 @@ pub struct Caller {
     real: bool,
 }
 
+/// Runs what begins with a path again if another file took the name of the one that it led to meanwhile: the host's processes
+/// rename files, too. ESTALE only if that happens each time.
+pub fn retry_stale<T>(mut run: impl FnMut() -> Result<T>) -> Result<T> {
+    const RETRIES: usize = 8;
+    for _ in 0..RETRIES {
+        match run() {
+            Err(Errno::ESTALE) => {}
+            other => return other,
+        }
+    }
+    run()
+}
+
 impl Caller {
     /// The current thread.
     pub fn current() -> Self {

@@ -371,7 +371,7 @@ impl HostNode {
     }
 
     /// Whether the cache entry of a name refers to `node` or is absent.
-    pub(super) fn leads_to(&self, name: &[u8], node: &Rc<HostNode>) -> bool {
+    pub(super) fn leads_to(&self, name: &[u8], node: &HostNode) -> bool {
         // A name that was only listed has no node.
         let is_listed = |entry: &Entry| {
             entry.node.strong_count() == 0 && entry.found.entry() == Some((node.attr_cached().ino, node.kind()))

@@ -429,6 +429,8 @@ impl Inode for HostNode {
         if Key::of(&attr) != Key::of(&self.attr_cached()) {
             // Another file took its name meanwhile, and was changed.
             self.stale();
+            let place = self.place.borrow().clone();
+            self.forget_place(place);
             match self.export.known(&attr) {
                 Some(other) => other.changed_to(&attr, asked),
                 None => self.export.recent.borrow_mut().add(Key::of(&attr), self.export.host.count_change()),

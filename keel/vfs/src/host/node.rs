@@ -240,12 +240,26 @@ impl HostNode {
         }
     }
 
-    /// Its place leads elsewhere or nowhere: another name that was seen is its place now. If there is none, it is gone.
+    /// Its place leads elsewhere or nowhere: another name that was seen is its place now. If there is none, it is gone. What has the
+    /// name is asked for at its next use.
     pub(super) fn is_misplaced(&self) {
         let next = self.others.borrow_mut().pop();
-        match next {
-            Some(next) => drop(self.place.replace(Some(next))),
-            None => self.gone.set(true),
+        let before = match next {
+            Some(next) => self.place.replace(Some(next)),
+            None => {
+                self.gone.set(true);
+                self.place.borrow().clone()
+            }
+        };
+        self.forget_place(before);
+    }
+
+    /// What has this name is asked for at its next use, if it was this file.
+    pub(super) fn forget_place(&self, place: Option<(Rc<Self>, Name)>) {
+        if let Some((dir, name)) = place
+            && dir.leads_to(&name, self)
+        {
+            dir.forget_name(&name);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::{Change, SetTime};
 use abi::operation::Operation;
 use abi::request::{Open, ReadDir, Unlink, Walk, Write};
 use std::fs;
+use std::rc::Rc;
 use uapi::Errno;
 
 fn world(name: &str) -> World {
@@ -171,4 +172,30 @@ fn a_refused_name_is_no_longer_absent() {
         assert_eq!(made.unwrap_err(), Errno::EEXIST, "{name}");
         assert!(w.get(&path).is_ok(), "{name}");
     }
+}
+
+/// The host puts another file in the place of one that the pod knows: a change that notices it fails once, and the name leads to the
+/// new file from then on, however long names are believed.
+#[test]
+fn a_replaced_file_is_stale_once() {
+    let host = HostDir::new("replaced");
+    host.write("f", b"old");
+    host.write("g", b"old");
+    let w = World::believing(host, 1 << 60);
+    let replace = |name: &str| {
+        w.host.write("new", b"new file");
+        fs::rename(w.host.root.join("new"), w.host.root.join(name)).unwrap();
+    };
+    let old = w.get("/w/f").unwrap();
+    replace("f");
+    assert_eq!(crate::ops::chmod(&old, 0o600, &crate::Cred::ROOT), Err(Errno::ESTALE));
+    let new = w.get("/w/f").unwrap();
+    assert!(!Rc::ptr_eq(new.inode(), old.inode()));
+    crate::ops::chmod(&new, 0o640, &crate::Cred::ROOT).unwrap();
+    assert_eq!(w.read("/w/f").unwrap(), "new file");
+    let old = w.get("/w/g").unwrap();
+    replace("g");
+    assert_eq!(old.unless_stale(old.inode().open(true)).map(drop), Err(Errno::ESTALE));
+    w.get("/w/g").unwrap().inode().open(true).unwrap();
+    assert_eq!(w.read("/w/g").unwrap(), "new file");
 }

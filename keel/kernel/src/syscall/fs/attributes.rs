@@ -5,7 +5,7 @@ use crate::mm::user;
 use crate::signal::{self, SigInfo};
 use crate::task;
 use crate::task::descriptors;
-use crate::task::path::{self, Caller, check_flags};
+use crate::task::path::{self, Caller, check_flags, retry_stale};
 use crate::task::pidfd;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
@@ -45,8 +45,7 @@ pub fn sys_fchmodat2(fd: i32, name: usize, mode: u32, flags: u32) -> Result<()> 
     if let Some(file) = path::nameless(fd, &name, flags) {
         return chmod_open(&file, mode, &caller);
     }
-    let place = caller.resolve_at(fd, &name, flags)?;
-    ops::chmod(&place, mode, &caller.cred())
+    retry_stale(|| ops::chmod(&caller.resolve_at(fd, &name, flags)?, mode, &caller.cred()))
 }
 
 /// Mode, owner and group.
@@ -120,9 +119,11 @@ pub fn sys_fchownat(fd: i32, name: usize, uid: u32, gid: u32, flags: u32) -> Res
     if let Some(file) = path::nameless(fd, &name, flags) {
         return chown_open(&file, uid, gid, &caller);
     }
-    let place = caller.resolve_at(fd, &name, flags)?;
-    let (uid, gid) = ids(uid, gid, &caller.cred())?;
-    ops::chown(&place, uid, gid, &caller.cred())
+    retry_stale(|| {
+        let place = caller.resolve_at(fd, &name, flags)?;
+        let (uid, gid) = ids(uid, gid, &caller.cred())?;
+        ops::chown(&place, uid, gid, &caller.cred())
+    })
 }
 
 /// Sets both times of a path, or of the file of `fd` if `name` is 0.
@@ -139,7 +140,7 @@ fn set_times(fd: i32, name: usize, flags: u32, times: [Option<SetTime>; 2]) -> R
         return set_open_times(&file, times, &caller);
     }
     let [atime, mtime] = times;
-    ops::set_times(&caller.resolve_at(fd, &name, flags)?, atime, mtime, &caller.cred())
+    retry_stale(|| ops::set_times(&caller.resolve_at(fd, &name, flags)?, atime, mtime, &caller.cred()))
 }
 
 const NOW: [Option<SetTime>; 2] = [Some(SetTime::Now); 2];
@@ -207,13 +208,15 @@ pub fn sys_truncate(name: usize, size: i64) -> Result<()> {
     let size = u64::try_from(size).map_err(|_| Errno::EINVAL)?;
     let name = path::read(name)?;
     let caller = Caller::current();
-    let place = caller.resolve(g::AT_FDCWD, &name, true)?;
-    if place.inode().file_type() == FileType::Regular {
-        check_size(place.inode().attr()?.size, size)?;
-    }
-    ops::truncate(&place, size, &caller.cred())?;
-    crate::mm::reverse::truncated(place.inode(), size);
-    Ok(())
+    retry_stale(|| {
+        let place = caller.resolve(g::AT_FDCWD, &name, true)?;
+        if place.inode().file_type() == FileType::Regular {
+            check_size(place.inode().attr()?.size, size)?;
+        }
+        ops::truncate(&place, size, &caller.cred())?;
+        crate::mm::reverse::truncated(place.inode(), size);
+        Ok(())
+    })
 }
 
 /// ftruncate(2).
