@@ -134,7 +134,7 @@ fn plan(files: &rootfs::Image, what: &str, to: &[u8], from: &Path, follow: bool)
         (true, Some(Kind::Directory)) if is_contents => place,
         (_, Some(Kind::Directory)) => below(&place)?,
         (true, Some(_)) => return fail("a directory can't take the place of a file", "choose another path"),
-        (false, None) if to.ends_with(b"/") => {
+        (false, None) if to.ends_with(b"/") || to.ends_with(b"/.") => {
             return fail("no such directory in the image", "copy to one that exists");
         }
         _ => place,

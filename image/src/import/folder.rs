@@ -123,9 +123,7 @@ fn append(
         let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let size = file.metadata()?.len();
         header.set_size(size);
-        // A file that shrinks meanwhile ends with zeros: its size was written.
-        let contents = io::Read::take(io::Read::chain(file, io::repeat(0)), size);
-        return archive.append_data(&mut header, name, contents);
+        return archive.append_data(&mut header, name, Whole { file, left: size });
     }
     header.set_entry_type(match kind {
         kind if kind.is_dir() => EntryType::Directory,
@@ -138,6 +136,24 @@ fn append(
         header.set_device_minor(rustix::fs::minor(data.rdev()))?;
     }
     archive.append_data(&mut header, name, io::empty())
+}
+
+/// Reads as many bytes of a file as its size was: that was written already.
+struct Whole<R> {
+    file: R,
+    left: u64,
+}
+
+impl<R: io::Read> io::Read for Whole<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.file.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
+        }
+        self.left -= read as u64;
+        Ok(read)
+    }
 }
 
 /// Extended attributes as GNU tar and Go write them.
@@ -166,4 +182,22 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_file_that_becomes_shorter_is_an_error() {
+        let read = |size| {
+            let mut bytes = Vec::new();
+            Whole { file: &b"content"[..], left: size }.read_to_end(&mut bytes).map(|_| bytes)
+        };
+        assert_eq!(read(7).unwrap(), b"content");
+        // What was added meanwhile is left out.
+        assert_eq!(read(4).unwrap(), b"cont");
+        assert_eq!(read(8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
 }
