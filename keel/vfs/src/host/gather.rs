@@ -11,7 +11,7 @@ use super::order::Asked;
 use super::window::Chunk;
 use super::{Host, HostNode, now};
 use abi::operation::{Operation, Results};
-use abi::request::{AttrChange, NodeAttr, Nop, SetAttr, Write, Written};
+use abi::request::{NodeAttr, Nop, SetAttr, Write, Written};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -20,7 +20,10 @@ use core::cell::{Cell, RefCell};
 use hal::frame::{FRAME_SIZE, Frame};
 use uapi::{Errno, Result};
 
+mod batch;
 mod changes;
+
+use batch::{Batch, Piece};
 
 /// Largest write that is gathered, in bytes.
 pub(super) const SMALL: usize = FRAME_SIZE;
@@ -59,93 +62,6 @@ impl Landing {
     /// The offset; `None` as long as it is under way, and if it failed.
     pub fn start(&self) -> Option<u64> {
         self.0.get()
-    }
-}
-
-/// What one request writes, or changes.
-struct Piece {
-    node: Rc<HostNode>,
-    handle: u64,
-    /// The bytes are this change of attributes, not content.
-    change: Option<AttrChange>,
-    /// Where to, or at the end.
-    at: Option<u64>,
-    /// Where it is expected to begin.
-    expected: u64,
-    landing: Option<Rc<Landing>>,
-    /// Where its bytes lie in the frames of the batch, one after the other, and how many.
-    start: usize,
-    len: usize,
-}
-
-/// Writes that go to the host together.
-struct Batch {
-    frames: Vec<Frame>,
-    /// Attributes around each piece.
-    attrs: Frame,
-    pieces: Vec<Piece>,
-    /// Bytes of the frames that are used.
-    filled: usize,
-}
-
-impl Batch {
-    fn new() -> Option<Self> {
-        let (mut frames, mut pieces) = (Vec::new(), Vec::new());
-        frames.try_reserve_exact(FRAMES).ok()?;
-        pieces.try_reserve_exact(PIECES).ok()?;
-        Some(Self { frames, attrs: Frame::alloc()?, pieces, filled: 0 })
-    }
-
-    /// Adds a write; `false` if it does not fit. The second value: it is a piece of its own.
-    fn add(&mut self, node: &Rc<HostNode>, handle: u64, at: Option<u64>, expected: u64, data: &[u8]) -> (bool, bool) {
-        let follows = |last: &Piece| {
-            last.change.is_none()
-                && Rc::ptr_eq(&last.node, node)
-                && last.handle == handle
-                && last.at.is_none() == at.is_none()
-                && at.is_none_or(|at| last.expected + last.len as u64 == at)
-        };
-        let is_new = !self.pieces.last().is_some_and(follows);
-        let (start, len) = (self.filled, data.len());
-        if is_new && self.pieces.len() == PIECES || !self.put(data) {
-            return (false, false);
-        }
-        match self.pieces.last_mut().filter(|_| !is_new) {
-            Some(last) => last.len += len,
-            None => {
-                let landing = at.is_none().then(Rc::default);
-                let node = node.clone();
-                self.pieces.push(Piece { node, handle, change: None, at, expected, landing, start, len });
-            }
-        }
-        (true, is_new)
-    }
-
-    /// Copies bytes behind those that are there; `false` if they do not fit.
-    fn put(&mut self, data: &[u8]) -> bool {
-        let end = self.filled + data.len();
-        if end > FRAMES * FRAME_SIZE {
-            return false;
-        }
-        while self.frames.len() * FRAME_SIZE < end {
-            let Some(frame) = Frame::alloc() else { return false };
-            self.frames.push(frame);
-        }
-        self.write(self.filled, data);
-        self.filled = end;
-        true
-    }
-
-    /// Writes bytes into the frames that are there.
-    fn write(&self, start: usize, data: &[u8]) {
-        let (mut at_byte, mut rest) = (start, data);
-        while !rest.is_empty() {
-            let in_frame = at_byte % FRAME_SIZE;
-            let (part, after) = rest.split_at(rest.len().min(FRAME_SIZE - in_frame));
-            let Some(frame) = self.frames.get(at_byte / FRAME_SIZE) else { return };
-            frame.write(in_frame, part);
-            (at_byte, rest) = (at_byte + part.len(), after);
-        }
     }
 }
 

@@ -6,7 +6,8 @@
 
 use super::super::order::Asked;
 use super::super::{HostNode, now};
-use super::{PIECES, Piece, Sent};
+use super::batch::{Batch, Piece};
+use super::{PIECES, Sent};
 use abi::request::{AttrChange, NodeAttr, set_attr};
 use alloc::rc::Rc;
 use hal::frame::Frame;
@@ -50,7 +51,7 @@ struct Added {
     sets_mode: bool,
 }
 
-impl super::Batch {
+impl Batch {
     /// Adds a change, to the one before if that is of the same file; `None` if it does not fit.
     fn add_change(&mut self, node: &Rc<HostNode>, handle: u64, change: &AttrChange) -> Option<Added> {
         let has_mode = |change: &AttrChange| change.valid & set_attr::MODE != 0;
