@@ -177,6 +177,10 @@ impl HostFiles for Monitor {
         hal::ring::has_losses()
     }
 
+    fn is_polled(&self) -> bool {
+        hal::ring::is_polled()
+    }
+
     fn trip_ns(&self) -> u64 {
         self.trip_ns.get()
     }

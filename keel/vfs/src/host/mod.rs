@@ -88,6 +88,10 @@ pub trait HostFiles {
     fn has_losses(&self) -> bool {
         false
     }
+    /// Whether the monitor looks for requests all the time, so that one costs no exit.
+    fn is_polled(&self) -> bool {
+        false
+    }
     /// What a short request takes now, on the way and on the host, in ns: an estimate.
     fn trip_ns(&self) -> u64 {
         30_000

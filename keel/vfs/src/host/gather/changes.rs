@@ -89,7 +89,7 @@ impl HostNode {
             && (!has(set_attr::UID) || change.uid == attr.uid)
             && (!has(set_attr::GID) || change.gid == attr.gid);
         let (true, Some(handle), Ok(node)) = (is_plain, content.writable_handle(), self.rc()) else { return false };
-        if host.has_stores(now) {
+        if host.has_stores(now) || host.io.is_polled() {
             return false;
         }
         let Some(added) = host.place(|batch| batch.add_change(&node, handle, change)) else { return false };
