@@ -32,11 +32,10 @@ impl Group {
 
     /// The member that the program chooses for a message with this content, if that is among those whose options `at` gives:
     /// its place there.
-    pub fn choose<'a>(&self, content: &[u8], among: impl Iterator<Item = &'a Options>) -> Option<usize> {
+    pub fn choose<'a>(&self, content: &[u8], mut among: impl Iterator<Item = &'a Options>) -> Option<usize> {
         let filter = self.filter.borrow().clone()?;
         let number = filter.run(&Packet { header: &[], body: content }) as usize;
         let chosen = self.members.borrow().get(number).copied()?;
-        let mut among = among;
         among.position(|options| name(options) == chosen)
     }
 }

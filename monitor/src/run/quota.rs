@@ -89,15 +89,14 @@ impl Quota {
 
 /// Starts the thread that holds the limit, if there is one.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<(), Error> {
-    let Some(share) = shared.quota.as_ref().map(|quota| quota.share) else { return Ok(()) };
+    let Some(slice) = shared.quota.as_ref().map(Quota::slice) else { return Ok(()) };
     let shared = Arc::downgrade(shared);
-    let thread = std::thread::Builder::new().name("quota".into()).spawn(move || hold(&shared, share));
+    let thread = std::thread::Builder::new().name("quota".into()).spawn(move || hold(&shared, slice));
     thread.map(drop).map_err(|source| Error::Thread { what: "the thread for the processor time", source })
 }
 
-/// Holds the limit until the pod has ended.
-fn hold(shared: &Weak<Shared>, share: NonZeroU64) {
-    let slice = Quota::new(share).slice();
+/// Holds the limit, of so much processor time (ns) a period, until the pod has ended.
+fn hold(shared: &Weak<Shared>, slice: u64) {
     let mut used = clock_ns(ClockId::ProcessCPUTime);
     let mut since = clock_ns(ClockId::Monotonic);
     loop {

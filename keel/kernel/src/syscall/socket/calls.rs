@@ -203,20 +203,18 @@ pub fn sys_setsockopt(fd: i32, level: i32, name: i32, value: usize, len: i32) ->
 pub fn sys_getsockopt(fd: i32, level: i32, name: i32, value: usize, len_address: usize) -> Result<()> {
     let open = Open::new(fd)?;
     let socket = open.socket()?;
-    // Sockets without options of their own say so before they look at the arguments.
-    let own = if level as u32 == net::SOL_SOCKET { None } else { Some(socket.ops.get_option(level, name)) };
-    let own = match own {
-        // Those of the internet look at the length first.
-        Some(Err(Errno::ENOPROTOOPT)) if matches!(socket.family, net::AF_INET | net::AF_INET6) => {
-            Some(Err(Errno::ENOPROTOOPT))
-        }
-        Some(own) => Some(Ok(own?)),
-        None => None,
-    };
+    let is_general = level as u32 == net::SOL_SOCKET;
+    let own = if is_general { None } else { Some(socket.ops.get_option(level, name)) };
+    // Sockets without options of their own say so before they look at the length; those of the internet look at it first.
+    let is_of_internet = matches!(socket.family, net::AF_INET | net::AF_INET6);
+    if let Some(Err(errno)) = &own
+        && !(is_of_internet && *errno == Errno::ENOPROTOOPT)
+    {
+        return Err(*errno);
+    }
     let room: i32 = user::read(len_address)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let own = own.transpose()?;
-    let is_general = level as u32 == net::SOL_SOCKET;
     let options::Answer { bytes, len } = match own {
         Some(mut bytes) => {
             bytes.truncate(room);
