@@ -50,6 +50,22 @@ fn each_size_is_the_limit_that_the_pod_has() {
     }
 }
 
+/// Virtual CPUs keep free memory for themselves: how much, depends on who ran where.
+#[test]
+fn the_least_memory_is_enough_each_time() {
+    const ROUNDS: u32 = 60;
+    let root = Root::new();
+    let image = root.image(&[]);
+    let memory = format!("{LEAST}M");
+    for cpus in ["1", "2", "4", "8"] {
+        for round in 0..ROUNDS {
+            let outcome = run(&["--memory", &memory, "--cpus", cpus, "--root", &image], &["sh", "-c", SCRIPT]);
+            let what = (outcome.status, text(&outcome.stdout), text(&outcome.stderr));
+            assert_eq!(what, (0, PRINTED.to_owned(), String::new()), "{cpus} virtual CPUs, round {round}");
+        }
+    }
+}
+
 /// One line that names the remedy, and the exit code, in time.
 #[track_caller]
 fn ends(options: &[&str], command: &[&str], status: i32, line: &str) {

@@ -280,8 +280,13 @@ impl Buddy {
 
 /// Frames that a virtual CPU keeps.
 const KEPT: usize = 32;
-/// Frames that it takes and gives under one lock.
-const BATCH: usize = KEPT / 2;
+/// The same in a small pod: the other virtual CPUs cannot use them, and they count as used.
+const KEPT_SMALL: usize = 8;
+
+/// Frames that a virtual CPU of this pod keeps; it takes and gives half as many under one lock.
+fn most_kept() -> usize {
+    if is_small() { KEPT_SMALL } else { KEPT }
+}
 
 /// Single frames of one virtual CPU, which alone uses them.
 #[repr(align(64))]
@@ -317,7 +322,7 @@ impl Cache {
         }
         let mut buddy = BUDDY.lock();
         let (first, _) = buddy.take(0, Use::Program)?;
-        for _ in 1..BATCH {
+        for _ in 1..most_kept() / 2 {
             let Some((index, _)) = buddy.take(0, Use::Program) else { break };
             self.push(index);
         }
@@ -326,14 +331,20 @@ impl Cache {
 
     /// Keeps a frame; gives a batch back if there are too many.
     fn give(&self, index: u32) {
-        if self.count.get() == KEPT {
-            let mut buddy = BUDDY.lock();
-            for _ in 0..BATCH {
-                let Some(kept) = self.pop() else { break };
-                buddy.give(kept, 0);
-            }
+        if self.count.get() == most_kept() {
+            self.give_back(most_kept() / 2);
         }
         self.push(index);
+    }
+
+    /// Gives up to `most` frames back.
+    #[cold]
+    fn give_back(&self, most: usize) {
+        let mut buddy = BUDDY.lock();
+        for _ in 0..most {
+            let Some(kept) = self.pop() else { break };
+            buddy.give(kept, 0);
+        }
     }
 }
 
@@ -417,6 +428,11 @@ pub(crate) fn give_block(gpa: u64, order: usize) {
     } else {
         BUDDY.lock().give(index, order);
     }
+}
+
+/// Gives the frames that this virtual CPU keeps back, when memory is scarce.
+pub fn give_kept() {
+    Cache::here().give_back(KEPT);
 }
 
 /// Memory figures in bytes.

@@ -44,6 +44,7 @@ pub fn restore() -> bool {
     static IN_VAIN: Global<Cell<u32>> = Global::new(Cell::new(0));
     const PAUSE: u32 = 64;
     if hal::frame::is_scarce() {
+        hal::frame::give_kept();
         hal::heap::trim();
     }
     if hal::frame::is_scarce() {
