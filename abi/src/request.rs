@@ -326,7 +326,8 @@ operations! {
             /// `flags` of renameat2(2).
             flags: u32,
         } [u8] => [NodeAttr] -> ();
-        /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes.
+        /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes, then, as far as there is room, those
+        /// right before the change.
         SetAttr = 51 {
             /// Number of the export.
             export: u32,

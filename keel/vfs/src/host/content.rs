@@ -369,21 +369,29 @@ impl HostNode {
         for (index, frame) in (first..).zip(frames) {
             // Through a writable part of the window the content changes without a trace.
             let shared = content.chunks.borrow().get(&(index * PAGE / CHUNK)).is_some_and(|chunk| chunk.writable);
-            let mut pages = content.pages.borrow_mut();
+            let pages = content.pages.borrow();
             if shared || pages.get(index).is_some() {
                 continue;
             }
-            pages.insert(index, frame);
-            // It is to be used before it goes again.
-            let _ = pages.get_marked(index);
             drop(pages);
-            if !content.is_listed.replace(true) {
-                self.host().cache.has_pages(self.this.clone());
-            }
+            self.insert_page(index, frame);
             added += 1;
         }
         content.used.set(true);
         self.host().cache.pages_added(added, self.host().io.memory_is_short());
+    }
+
+    /// Adds a page that is not there yet, without counting it.
+    fn insert_page(&self, index: u64, frame: Frame) {
+        let content = self.content();
+        let mut pages = content.pages.borrow_mut();
+        pages.insert(index, frame);
+        // It is to be used before it goes again.
+        let _ = pages.get_marked(index);
+        drop(pages);
+        if !content.is_listed.replace(true) {
+            self.host().cache.has_pages(self.this.clone());
+        }
     }
 
     /// Opens the file and reads its beginning in one trip; page `wanted` of it.

@@ -270,6 +270,8 @@ impl Inode for HostNode {
         match node.kind() {
             FileType::Regular => {
                 node.take_handle(opened.handle, true);
+                // What is written from here on is known to be all of it.
+                node.validate(&attr);
                 node.content().made.set(super::now());
                 node.will_be_written();
             }
@@ -412,13 +414,14 @@ impl Inode for HostNode {
             // The requests before it get their numbers first.
             self.export.host.flush();
             let number = self.export.host.count_write();
-            let (attr, (), asked) = self.call_attr(SetAttr { export: self.export.id, handle }, &input)?;
-            Ok((attr, number, asked))
+            let (mut around, asked) = ([NodeAttr::default(); 2], self.export.host.ask());
+            self.export.host.call(SetAttr { export: self.export.id, handle }, &input[..], &mut around[..])?;
+            Ok((around, number, asked))
         };
         // An open file is the right one whatever has its name by now.
         let open = self.content.get().and_then(|content| content.handle());
         let by_handle = open.map_or(Err(Errno::EBADF), |handle| send(handle, &[]));
-        let (attr, number, asked) = match by_handle {
+        let ([attr, before], number, asked) = match by_handle {
             // The cache has closed it meanwhile.
             Err(Errno::EBADF) => self.subject().and_then(|(handle, path)| send(handle, &path))?,
             sent => sent?,
@@ -438,7 +441,7 @@ impl Inode for HostNode {
             return Err(Errno::ESTALE);
         }
         match self.content.get() {
-            Some(_) => self.written_to(true, &attr, asked, number),
+            Some(_) => self.follow_change(&[attr, before], asked, number),
             None => self.changed_to(&attr, asked),
         }
         Ok(())

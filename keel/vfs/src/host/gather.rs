@@ -148,7 +148,7 @@ impl Host {
         if piece.change.is_some() {
             let change = SetAttr { export: piece.node.export.id, handle: piece.handle };
             let done = move |outcome: Result<_>| piece.changed(outcome.map(drop), asked, &attrs, &sent);
-            return self.io.send(change.encode(), input, (room.0, room.1, size_of::<NodeAttr>()), Box::new(done));
+            return self.io.send(change.encode(), input, room, Box::new(done));
         }
         let write = Write { handle: piece.handle, offset: piece.at.unwrap_or(u64::MAX) };
         let done = move |outcome: Result<_>| {
@@ -335,7 +335,7 @@ impl HostNode {
         content.gathered.set(content.gathered.get() + u32::from(is_new));
         let after = start + data.len() as u64;
         content.expected.set(size.max(after));
-        content.gathers(host, at, start, data);
+        self.gathers(at, start, data, size);
         content.wrote.set(now);
         Some(end.unwrap_or(End::At(after)))
     }

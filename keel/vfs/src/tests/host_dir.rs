@@ -495,9 +495,11 @@ impl HostDir {
                         std::format!("/proc/self/fd/{fd}").into()
                     }
                 };
+                let look = || io(if set.handle == 0 { fs::symlink_metadata(&path) } else { fs::metadata(&path) });
+                let before = look()?;
                 Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
-                let following = if set.handle == 0 { fs::symlink_metadata(&path) } else { fs::metadata(&path) };
-                Self::put_attr(output, &io(following)?);
+                Self::put_attr(output, &look()?);
+                Self::put_attr(&mut output[size_of::<NodeAttr>()..], &before);
                 Ok(set.reply(()))
             }
             F::StatFs(of) => {

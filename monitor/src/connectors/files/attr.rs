@@ -116,6 +116,7 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
     };
     export.check_writable()?;
     let node = Subject::find(export, handles, set.handle, path)?;
+    let before = node_attr(&of_fd(node.as_fd())?);
     if uid.is_some() || gid.is_some() {
         change_owner(node.as_fd(), uid, gid)?;
     }
@@ -138,7 +139,8 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
     if valid & (set_attr::ATIME | set_attr::MTIME | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
         rustix::fs::utimensat(node.as_fd(), b"".as_slice(), &times, AtFlags::EMPTY_PATH)?;
     }
-    out.put_optional(&node_attr(&of_fd(node.as_fd())?))
+    out.put_optional(&node_attr(&of_fd(node.as_fd())?))?;
+    out.put_optional(&before)
 }
 
 /// truncate(2) of a regular file.

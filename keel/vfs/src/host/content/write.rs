@@ -2,44 +2,71 @@
 
 use super::super::gather::{End, SMALL};
 use super::super::order::Asked;
-use super::super::{Host, HostNode, Key};
-use super::{Content, MAX_WRITE, PAGE, Stamp};
+use super::super::{HostNode, Key};
+use super::{MAX_WRITE, PAGE, Stamp, WHOLE};
 use crate::Src;
 use crate::memory::chunk;
 use abi::request::{Fallocate, NodeAttr, Seek, Sync, Truncate, Write};
-use hal::frame::FRAME_SIZE;
+use hal::frame::{FRAME_SIZE, Frame};
 use uapi::Result;
 
-impl Content {
-    /// A write of `data` was gathered: pages that are being read are old when they come. Those that are cached follow;
-    /// where an append will land is not sure, so its pages are read again.
-    pub(in super::super) fn gathers(&self, host: &Host, at: Option<u64>, start: u64, data: &[u8]) {
-        self.withdraw();
-        self.epoch.set(self.epoch.get() + 1);
-        if self.pages.borrow().is_empty() {
-            return;
-        }
-        let (mut at_byte, mut rest) = (start, data);
-        while !rest.is_empty() {
-            let in_page = (at_byte % PAGE) as usize;
-            let n = (FRAME_SIZE - in_page).min(rest.len());
-            let mut pages = self.pages.borrow_mut();
-            if at.is_some() {
-                if let Some(frame) = pages.get(at_byte / PAGE) {
-                    frame.write(in_page, &rest[..n]);
-                }
-            } else if let Some(frame) = pages.remove(at_byte / PAGE) {
-                drop(pages);
-                drop(frame);
-                host.cache.pages_dropped(1);
-            }
-            at_byte += n as u64;
-            rest = &rest[n..];
-        }
-    }
+/// Pieces of `data`, one for each page that it begins in at byte `start`: the page, where in it, and the bytes.
+fn by_page(start: u64, data: &[u8]) -> impl Iterator<Item = (u64, usize, &[u8])> {
+    let (mut at, mut rest) = (start, data);
+    core::iter::from_fn(move || {
+        let in_page = (at % PAGE) as usize;
+        let (part, after) = rest.split_at(rest.len().min(FRAME_SIZE - in_page));
+        let page = at / PAGE;
+        (at, rest) = (at + part.len() as u64, after);
+        (!part.is_empty()).then_some((page, in_page, part))
+    })
 }
 
 impl HostNode {
+    /// A write of `data` was gathered, to a file that will have had `size` bytes by then: pages that are being read are old
+    /// when they come. Those that are cached follow; where an append will land is not sure, so its pages are read again.
+    pub(in super::super) fn gathers(&self, at: Option<u64>, start: u64, data: &[u8], size: u64) {
+        let content = self.content();
+        content.withdraw();
+        content.epoch.set(content.epoch.get() + 1);
+        if at.is_some() {
+            return self.write_pages(start, data, size);
+        }
+        for (page, _, _) in by_page(start, data) {
+            if content.pages.borrow().is_empty() {
+                break;
+            }
+            let removed = content.pages.borrow_mut().remove(page);
+            self.host().cache.pages_dropped(usize::from(removed.is_some()));
+        }
+    }
+
+    /// Writes to the cached pages of a file that had `size` bytes before. Of a small file, pages that hold nothing else are kept
+    /// from here on: what one program writes, another one often reads.
+    fn write_pages(&self, start: u64, data: &[u8], size: u64) {
+        let content = self.content();
+        let is_small = size.max(start + data.len() as u64) <= chunk(WHOLE as usize) as u64;
+        let keeps = is_small && content.chunks.borrow().is_empty() && !self.host().io.memory_is_short();
+        let mut added = 0;
+        for (page, in_page, part) in by_page(start, data) {
+            if let Some(frame) = content.pages.borrow().get(page) {
+                frame.write(in_page, part);
+                continue;
+            }
+            let is_all = in_page == 0 && (part.len() == FRAME_SIZE || page * PAGE + part.len() as u64 >= size);
+            if let Some(frame) = (keeps && is_all).then(Frame::alloc).flatten() {
+                frame.write(0, part);
+                frame.zero(part.len(), FRAME_SIZE - part.len());
+                self.insert_page(page, frame);
+                added += 1;
+            }
+        }
+        if added > 0 {
+            content.used.set(true);
+            self.host().cache.pages_added(added, false);
+        }
+    }
+
     /// Writes to the host, at once or with other small writes soon: bytes and the offset after them. `None`: at the end.
     pub(in super::super) fn write_content(&self, offset: Option<u64>, src: &mut dyn Src) -> Result<(usize, End)> {
         let (mut at, mut done) = (offset, 0);
@@ -105,16 +132,7 @@ impl HostNode {
         if is_known && content.stamp.get() == Stamp::of(before) && content.epoch.get() == epoch {
             content.withdraw();
             content.epoch.set(epoch + 1);
-            let (mut at, mut rest) = (offset, data);
-            while !rest.is_empty() {
-                let in_page = (at % PAGE) as usize;
-                let n = (FRAME_SIZE - in_page).min(rest.len());
-                if let Some(frame) = content.pages.borrow().get(at / PAGE) {
-                    frame.write(in_page, &rest[..n]);
-                }
-                at += n as u64;
-                rest = &rest[n..];
-            }
+            self.write_pages(offset, data, before.size);
             content.stamp.set(Stamp::of(after));
         } else {
             content.outdate(self.host());
@@ -144,7 +162,7 @@ impl HostNode {
         content.written.set((self.changed.get(), number));
     }
 
-    /// Follows a gathered write that the host has: [`Content::gathers`] changed what is cached before.
+    /// Follows a gathered write that the host has: [`Self::gathers`] changed what is cached before.
     pub(in super::super) fn follow_gathered(&self, around: &[NodeAttr; 2], asked: Asked, number: u64) {
         let content = self.content();
         let is_known = self.is_of(around);
@@ -156,9 +174,14 @@ impl HostNode {
         self.written_to(is_known, &around[1], asked, number);
     }
 
-    /// Follows a gathered change of attributes that the host has.
-    pub(in super::super) fn follow_change(&self, attr: &NodeAttr, asked: Asked, number: u64) {
-        self.written_to(Key::of(attr) == Key::of(&self.attr_cached()), attr, asked, number);
+    /// Follows a change of attributes, the request `number`. `after`, `before`: attributes around it. The content stays as it is,
+    /// unless the size changed.
+    pub(in super::super) fn follow_change(&self, [after, before]: &[NodeAttr; 2], asked: Asked, number: u64) {
+        let (content, is_known) = (self.content(), self.is_of(&[*before, *after]));
+        if is_known && content.stamp.get() == Stamp::of(before) && before.size == after.size {
+            content.stamp.set(Stamp::of(after));
+        }
+        self.written_to(is_known, after, asked, number);
     }
 
     /// Changes the size on the host.

@@ -120,9 +120,9 @@ impl Piece {
         }
         match outcome {
             Ok(()) => {
-                let mut attr = NodeAttr::default();
-                attrs.0.read(attrs.1, bytemuck::bytes_of_mut(&mut attr));
-                node.follow_change(&attr, asked.0, asked.1);
+                let mut around = [NodeAttr::default(); 2];
+                attrs.0.read(attrs.1, bytemuck::bytes_of_mut(&mut around));
+                node.follow_change(&around, asked.0, asked.1);
             }
             Err(errno) => {
                 node.failed(errno);
