@@ -93,7 +93,7 @@ impl Benchmark {
     }
 }
 
-const fn dynamic(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
+const fn with_libc(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
     Benchmark { name, what, kind: Kind::Dynamic(arguments), options: &[] }
 }
 
@@ -122,13 +122,13 @@ const GRANT: &[&str] = &["--rw", "PLACE/work:PLACE/work"];
 const GRANT_EXIT: &[&str] = &["--rw", "PLACE/work:PLACE/work", "--doorbell", "exit"];
 
 const fn granted(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
-    Benchmark { options: GRANT, ..dynamic(name, what, arguments) }
+    Benchmark { options: GRANT, ..with_libc(name, what, arguments) }
 }
 
 const fn granted_exit(name: &'static str, arguments: &'static [&'static str]) -> Benchmark {
     Benchmark {
         options: GRANT_EXIT,
-        ..dynamic(name, "the same with an exit for each request that must be answered", arguments)
+        ..with_libc(name, "the same with an exit for each request that must be answered", arguments)
     }
 }
 
@@ -149,27 +149,27 @@ pub fn all() -> impl Iterator<Item = &'static Benchmark> {
 
 /// Benchmarks for one processor.
 const ONE: &[Benchmark] = &[
-    dynamic("devnull", "write and read of 64 bytes on /dev/null, dynamic program", &["devnull"]),
+    with_libc("devnull", "write and read of 64 bytes on /dev/null, program with glibc", &["devnull"]),
     Benchmark {
         name: "devnull-static",
         what: "the same from a static program without a C library",
         kind: Kind::Static("devnull"),
         options: &[],
     },
-    dynamic("getppid", "a system call that does nothing else, dynamic program", &["getppid"]),
+    with_libc("getppid", "a system call that does nothing else, program with glibc", &["getppid"]),
     Benchmark {
         name: "getppid-static",
         what: "the same from a static program",
         kind: Kind::Static("getppid"),
         options: &[],
     },
-    dynamic("clock-gettime", "clock_gettime(CLOCK_MONOTONIC)", &["clock-gettime"]),
-    dynamic("futex-wake", "FUTEX_WAKE without a waiter", &["futex-wake"]),
-    dynamic("pipe-self", "a byte written to a pipe and read by the same thread", &["pipe-self"]),
-    dynamic("lseek", "lseek to the start of a file", &["lseek", "/usr/bin/bash"]),
-    dynamic("fstat", "fstat of a file", &["fstat", "/usr/bin/bash"]),
-    dynamic("epoll-ready", "epoll_wait that returns a readable pipe at once", &["epoll-ready"]),
-    dynamic("read-4k", "reading 4 KiB of a cached file", &["read-4k", "/usr/bin/bash"]),
+    with_libc("clock-gettime", "clock_gettime(CLOCK_MONOTONIC)", &["clock-gettime"]),
+    with_libc("futex-wake", "FUTEX_WAKE without a waiter", &["futex-wake"]),
+    with_libc("pipe-self", "a byte written to a pipe and read by the same thread", &["pipe-self"]),
+    with_libc("lseek", "lseek to the start of a file", &["lseek", "/usr/bin/bash"]),
+    with_libc("fstat", "fstat of a file", &["fstat", "/usr/bin/bash"]),
+    with_libc("epoll-ready", "epoll_wait that returns a readable pipe at once", &["epoll-ready"]),
+    with_libc("read-4k", "reading 4 KiB of a cached file", &["read-4k", "/usr/bin/bash"]),
     twice("open-stat-close", "open, fstat and close of 256 files", &["open-stat-close", "PLACE/files"]),
     twice(
         "host-open",
@@ -206,7 +206,7 @@ const ONE: &[Benchmark] = &[
     granted_exit("untar-rw-exit", UNTAR),
     granted("git-clone-rw", "git clone of a repository of 1,000 files into a grant", CLONE),
     granted_exit("git-clone-rw-exit", CLONE),
-    dynamic("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
+    with_libc("stat", "stat of a path of four names", &["stat", "/usr/share/doc/bash"]),
     start("start", "start to exit of a static program: fork and exec on the host, a pod", Starter::Host),
     start("start-runc", "the same: runc run, a pod", Starter::Runc),
     start(
@@ -229,68 +229,68 @@ const ONE: &[Benchmark] = &[
         kind: Kind::Returned,
         options: &[],
     },
-    dynamic("cpu-integer", "integer arithmetic", &["cpu-integer"]),
-    dynamic("cpu-float", "floating-point arithmetic", &["cpu-float"]),
-    dynamic("cpu-avx", "256-bit vector arithmetic", &["cpu-avx"]),
-    dynamic("cpu-dhrystone", "records, strings, calls and branches: a mixture like Dhrystone's", &["cpu-dhrystone"]),
+    with_libc("cpu-integer", "integer arithmetic", &["cpu-integer"]),
+    with_libc("cpu-float", "floating-point arithmetic", &["cpu-float"]),
+    with_libc("cpu-avx", "256-bit vector arithmetic", &["cpu-avx"]),
+    with_libc("cpu-dhrystone", "records, strings, calls and branches: a mixture like Dhrystone's", &["cpu-dhrystone"]),
     contained("cpu-dhrystone-runc", "the same: a container of runc, a pod", &["cpu-dhrystone"]),
-    dynamic(
+    with_libc(
         "cpu-whetstone",
         "arrays, trigonometry, roots and logarithms: a mixture like Whetstone's",
         &["cpu-whetstone"],
     ),
     contained("cpu-whetstone-runc", "the same: a container of runc, a pod", &["cpu-whetstone"]),
-    dynamic("cpu-stream-copy", "STREAM's copy of arrays of 32 MiB, per KiB moved", &["stream-copy"]),
+    with_libc("cpu-stream-copy", "STREAM's copy of arrays of 32 MiB, per KiB moved", &["stream-copy"]),
     contained("cpu-stream-copy-runc", "the same: a container of runc, a pod", &["stream-copy"]),
-    dynamic("cpu-stream-scale", "STREAM's scale, likewise", &["stream-scale"]),
+    with_libc("cpu-stream-scale", "STREAM's scale, likewise", &["stream-scale"]),
     contained("cpu-stream-scale-runc", "the same: a container of runc, a pod", &["stream-scale"]),
-    dynamic("cpu-stream-add", "STREAM's add, likewise", &["stream-add"]),
+    with_libc("cpu-stream-add", "STREAM's add, likewise", &["stream-add"]),
     contained("cpu-stream-add-runc", "the same: a container of runc, a pod", &["stream-add"]),
-    dynamic("cpu-stream-triad", "STREAM's triad, likewise", &["stream-triad"]),
+    with_libc("cpu-stream-triad", "STREAM's triad, likewise", &["stream-triad"]),
     contained("cpu-stream-triad-runc", "the same: a container of runc, a pod", &["stream-triad"]),
-    dynamic("memory-copy", "copying 64 MiB, per KiB", &["memory-copy"]),
-    dynamic("memory-triad", "STREAM's triad over three arrays of 32 MiB, per KiB moved", &["memory-triad"]),
-    dynamic("memory-touch", "touching fresh anonymous memory, 16 MiB at a time, per 4 KiB page", &["memory-touch"]),
+    with_libc("memory-copy", "copying 64 MiB, per KiB", &["memory-copy"]),
+    with_libc("memory-triad", "STREAM's triad over three arrays of 32 MiB, per KiB moved", &["memory-triad"]),
+    with_libc("memory-touch", "touching fresh anonymous memory, 16 MiB at a time, per 4 KiB page", &["memory-touch"]),
     twice("touch-64m", "touching 64 MiB of fresh anonymous memory once", &["touch-64m"]),
-    dynamic(
+    with_libc(
         "private-write",
         "first stores to the pages of a private mapping of a file, in no order, per page",
         &["private-write", "/usr/bin/bash"],
     ),
-    dynamic(
+    with_libc(
         "thread-stack",
         "a thread's stack mapped, its guard page set, three pages touched, unmapped",
         &["thread-stack"],
     ),
-    dynamic("fork-exit", "fork, exit and wait", &["fork-exit"]),
-    dynamic("fork-exec", "fork, exec of the static program and wait", &["fork-exec", "PLACE/static"]),
-    dynamic("pipe", "a byte through a pipe to another process and back", &["pipe"]),
-    dynamic("switch", "the same with both processes on one processor", &["switch"]),
+    with_libc("fork-exit", "fork, exit and wait", &["fork-exit"]),
+    with_libc("fork-exec", "fork, exec of the static program and wait", &["fork-exec", "PLACE/static"]),
+    with_libc("pipe", "a byte through a pipe to another process and back", &["pipe"]),
+    with_libc("switch", "the same with both processes on one processor", &["switch"]),
     Benchmark {
         name: "switch-bare",
         what: "the same on the host; a guest without keel that changes page tables twice and touches 16 pages in each space",
         kind: Kind::Bare("switch", "switch-bare"),
         options: &[],
     },
-    dynamic("pipe-threads", "a byte through a pipe to another thread and back, on one processor", &["pipe-threads"]),
-    dynamic(
+    with_libc("pipe-threads", "a byte through a pipe to another thread and back, on one processor", &["pipe-threads"]),
+    with_libc(
         "pipe-threads-cold",
         "the same where each thread's translations were forgotten just before, without the time of forgetting",
         &["pipe-threads-cold"],
     ),
-    dynamic("yield-threads", "sched_yield to another thread and back, on one processor", &["yield-threads"]),
-    dynamic("yield-processes", "the same to another process", &["yield-processes"]),
-    dynamic("thread-wake", "a futex wake of another thread and back", &["thread-wake"]),
-    dynamic("thread-create", "creating and joining a thread", &["thread-create"]),
-    dynamic("threads-100", "100 threads made and then joined, per thread", &["threads-100"]),
-    dynamic("unix-threads", "a byte through a pair of AF_UNIX sockets to another thread and back", &["unix-threads"]),
-    dynamic("unix-processes", "the same to another process", &["unix-processes"]),
-    dynamic("tcp-threads", "a byte through a TCP connection to another thread and back", &["tcp-threads"]),
-    dynamic("tcp-processes", "the same to another process", &["tcp-processes"]),
-    dynamic("tcp-stream-threads", "a stream over TCP from another thread, per KiB", &["tcp-stream-threads"]),
-    dynamic("tcp-stream", "the same from another process", &["tcp-stream"]),
-    dynamic("tcp-connect", "making, accepting and closing a TCP connection", &["tcp-connect"]),
-    dynamic("udp-processes", "a datagram of a byte to another process and back", &["udp-processes"]),
+    with_libc("yield-threads", "sched_yield to another thread and back, on one processor", &["yield-threads"]),
+    with_libc("yield-processes", "the same to another process", &["yield-processes"]),
+    with_libc("thread-wake", "a futex wake of another thread and back", &["thread-wake"]),
+    with_libc("thread-create", "creating and joining a thread", &["thread-create"]),
+    with_libc("threads-100", "100 threads made and then joined, per thread", &["threads-100"]),
+    with_libc("unix-threads", "a byte through a pair of AF_UNIX sockets to another thread and back", &["unix-threads"]),
+    with_libc("unix-processes", "the same to another process", &["unix-processes"]),
+    with_libc("tcp-threads", "a byte through a TCP connection to another thread and back", &["tcp-threads"]),
+    with_libc("tcp-processes", "the same to another process", &["tcp-processes"]),
+    with_libc("tcp-stream-threads", "a stream over TCP from another thread, per KiB", &["tcp-stream-threads"]),
+    with_libc("tcp-stream", "the same from another process", &["tcp-stream"]),
+    with_libc("tcp-connect", "making, accepting and closing a TCP connection", &["tcp-connect"]),
+    with_libc("udp-processes", "a datagram of a byte to another process and back", &["udp-processes"]),
     command("list", "ls -lR /usr/lib", "ls -lR /usr/lib"),
     command("find", "find /usr", "find /usr"),
     command(

@@ -27,7 +27,7 @@ const PER_SOCKET: usize = 3;
 /// Maximum number of requests of one pass: bounds the time in the server if a guest writes the ring meanwhile.
 const MAX_PASS: usize = 4 * abi::ring::ENTRIES;
 /// Request limit of a small pod. A pod with more soon uses all memory that is on small pages.
-const REQUESTS_OF_SMALL: u64 = 16;
+const REQUESTS_OF_SMALL: u64 = 40;
 /// Longest text of a log line or a crash report in bytes.
 const MAX_TEXT: usize = 8192;
 

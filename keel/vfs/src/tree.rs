@@ -166,21 +166,6 @@ impl Tree {
             other => other,
         }
     }
-
-    /// Writes a whole private file at an absolute path, replacing an existing one.
-    pub fn write_file(&self, path: &[u8], mode: u32, content: &[u8]) -> Result<()> {
-        let (dir, name) = self.split(path)?;
-        match dir.lookup(name, &[], false) {
-            Ok(old) => {
-                dir.inode().unlink(name, old.inode())?;
-                dir.forget(name);
-            }
-            Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-        let file = crate::ops::create_in(&dir, name, &NewNode::plain(0o100000 | mode, 0, 0), &Cred::ROOT)?;
-        file.inode().write_at(0, &mut crate::io::KernelSrc(content)).map(drop)
-    }
 }
 
 /// Lets changes of a mount and of its file system fail with EROFS, for ever.

@@ -6,6 +6,7 @@ use crate::mm::reclaim;
 use crate::task::pidns::PidNs;
 use crate::task::{FsContext, mountns};
 use abi::boot::PodConfig;
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -13,11 +14,11 @@ use hal::cell::Global;
 use uapi::{Errno, Result};
 use vfs::attr::makedev;
 use vfs::erofs::Image;
-use vfs::host::{Export, FIXED_NS, FRESH_NS, Host, SETTLED_NS};
+use vfs::host::{Export, FIXED_NS, FRESH_NS, Host, HostNode, Opening, SETTLED_NS};
 use vfs::mount::{FileSystem, flags};
 use vfs::node::{Node, Private, Space};
 use vfs::tree::Tree;
-use vfs::walk::Walk;
+use vfs::walk::{Component, Parent, Walk};
 use vfs::{Cred, Inode, NewNode};
 
 static TREE: Global<RefCell<Option<Rc<Tree>>>> = Global::new(RefCell::new(None));
@@ -129,22 +130,29 @@ pub fn init(config: &PodConfig, pids: Option<Rc<PidNs>>) -> Result<Rc<Tree>> {
         export if export.settled => SETTLED_NS,
         _ => FRESH_NS,
     };
-    let open = |export: &abi::boot::Export, writable| {
-        let node = Export::open(&host, export.id, writable, fresh_ns(export))?;
+    let is_root = |export: &abi::boot::Export| trimmed(&export.at).is_empty();
+    let opening = |export: &&abi::boot::Export| Opening {
+        id: export.id,
+        writable: export.writable && !is_root(export),
+        fresh_ns: fresh_ns(export),
+    };
+    let openings: Vec<_> = exports.iter().map(opening).collect();
+    let mut roots: BTreeMap<_, _> = openings.iter().map(|o| o.id).zip(Export::open_all(&host, &openings)?).collect();
+    let mut open = |export: &abi::boot::Export| {
+        let node = roots.remove(&export.id).unwrap_or(Err(Errno::EINVAL))?;
         if export.named && !export.is_image {
             node.share_locks();
         }
         Ok::<_, Errno>(node)
     };
-    let over = |export: &abi::boot::Export, dev| {
-        let lower = open(export, false)?;
+    let over = |lower: Rc<HostNode>, export: &abi::boot::Export, dev| {
         let layer = Private::overlay(dev, space());
         Ok::<_, Errno>(if export.is_image { layer.over(Image::open(lower, dev)?) } else { layer.over(lower) })
     };
     let dev = makedev(0, 19);
-    let root_export = exports.iter().position(|e| trimmed(&e.at).is_empty()).map(|at| exports.remove(at));
+    let root_export = exports.iter().position(|e| is_root(e)).map(|at| exports.remove(at));
     let root = match root_export {
-        Some(export) => over(export, dev)?,
+        Some(export) => over(open(export)?, export, dev)?,
         None => Private::new(dev, space()).node(&NewNode::plain(0o040755, 0, 0)),
     };
     let tree = Rc::new(Tree::new(root, if root_export.is_some() { "overlay" } else { "tmpfs" })?);
@@ -155,7 +163,8 @@ pub fn init(config: &PodConfig, pids: Option<Rc<PidNs>>) -> Result<Rc<Tree>> {
     let mut temporary = Temporary::new(&exports, config.container.is_some());
     for export in exports {
         temporary.attach_above(&tree, &export.at, &space)?;
-        let inode: Rc<dyn Inode> = if export.writable { open(export, true)? } else { over(export, tree.new_dev())? };
+        let root = open(export)?;
+        let inode: Rc<dyn Inode> = if export.writable { root } else { over(root, export, tree.new_dev())? };
         let kind = if export.writable { "hull" } else { "overlay" };
         tree.attach(&export.at, inode, kind, kind, export.read_only)?;
     }
@@ -360,13 +369,24 @@ fn given(tree: &Rc<Tree>, config: &PodConfig) {
         };
         let walk = Walk::new(tree.root().clone(), Cred::ROOT);
         let Ok(parent) = walk.parent(tree.root(), &given.at) else { continue };
-        if parent.dir.inode().as_any().downcast_ref::<Node>().is_some() {
-            let _ = vfs::ops::unlink(&parent, &Cred::ROOT);
-            if let Ok(file) = make_private(tree, &given.at, &new) {
-                let _ = file.inode().write_at(0, &mut vfs::io::KernelSrc(content));
-            }
-        }
+        let _ = put_file(&parent, &new, content);
     }
+}
+
+/// Puts a file in the place of what a private directory has under this name. What lies below is not looked at. EROFS: the
+/// directory is the host's; EBUSY: something is mounted there.
+fn put_file(place: &Parent, new: &NewNode<'_>, content: &[u8]) -> Result<()> {
+    let parent = place.dir.inode().as_any().downcast_ref::<Node>().ok_or(Errno::EROFS)?;
+    let Component::Normal(name) = &place.last else { return Err(Errno::EISDIR) };
+    let file = match parent.put_over(name, new) {
+        Err(Errno::EEXIST) => {
+            vfs::ops::unlink(place, &Cred::ROOT)?;
+            parent.put_over(name, new)?
+        }
+        made => made?,
+    };
+    place.dir.forget(name);
+    file.write_at(0, &mut vfs::io::KernelSrc(content)).map(drop)
 }
 
 fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
@@ -382,17 +402,14 @@ fn network_files(tree: &Rc<Tree>, config: &PodConfig) {
         [b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t", &name[..], b"\n"].concat();
     let hostname = [&name[..], b"\n"].concat();
     let files: [(&[u8], &[u8]); 3] = [
-        (b"/etc/hostname", &hostname),
-        (b"/etc/hosts", &hosts),
-        (b"/etc/resolv.conf", b"nameserver 127.0.0.53\noptions edns0 trust-ad\n"),
+        (b"hostname", &hostname),
+        (b"hosts", &hosts),
+        (b"resolv.conf", b"nameserver 127.0.0.53\noptions edns0 trust-ad\n"),
     ];
-    let walk = Walk::new(tree.root().clone(), Cred::ROOT);
-    let private =
-        walk.resolve(tree.root(), b"/etc", true).is_ok_and(|etc| etc.inode().as_any().downcast_ref::<Node>().is_some());
-    if private {
-        for (path, content) in files {
-            // A pod without one of them still runs.
-            let _ = tree.write_file(path, 0o644, content);
-        }
+    let Ok(etc) = Walk::new(tree.root().clone(), Cred::ROOT).resolve(tree.root(), b"/etc", true) else { return };
+    for (name, content) in files {
+        let place = Parent { dir: etc.clone(), last: Component::Normal(Rc::from(name)), trailing_slash: false };
+        // A pod without one of them still runs.
+        let _ = put_file(&place, &NewNode::plain(0o100644, 0, 0), content);
     }
 }

@@ -28,7 +28,7 @@ pub use locks::Outside;
 pub use node::HostNode;
 
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
-use abi::request::{Close, NodeAttr, Read, Unmap, Walk};
+use abi::request::{Close, NodeAttr, Nop, Read, Unmap, Walk, Walked};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -262,10 +262,57 @@ impl core::fmt::Debug for Export {
     }
 }
 
+/// An export that is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Its number.
+    pub id: u32,
+    /// Whether changes go to the host.
+    pub writable: bool,
+    /// How long what is known of it is believed, in ns.
+    pub fresh_ns: u64,
+}
+
 impl Export {
-    /// Opens an export: its root. One trip. `fresh_ns`: how long what is known of it is believed.
+    /// Opens exports: their roots, all in one trip. ENOMEM; of each export the errno of the host.
+    pub fn open_all(host: &Rc<Host>, exports: &[Opening]) -> Result<Vec<Result<Rc<HostNode>>>> {
+        const SIZE: usize = size_of::<NodeAttr>();
+        let (asked, mut roots) = (host.ask(), Vec::new());
+        roots.try_reserve_exact(exports.len()).map_err(|_| Errno::ENOMEM)?;
+        for exports in exports.chunks(hal::frame::FRAME_SIZE / SIZE) {
+            let room = Frame::alloc_zeroed().ok_or(Errno::ENOMEM)?;
+            let outcomes: Rc<RefCell<Vec<Result<Reply>>>> =
+                Rc::new(RefCell::new(alloc::vec![Err(Errno::EIO); exports.len()]));
+            for (number, export) in exports.iter().enumerate() {
+                let outcomes = outcomes.clone();
+                let done = move |outcome| outcomes.borrow_mut()[number] = outcome;
+                let walk = Walk { export: export.id, skip: 0 };
+                host.io.send(walk.encode(), (&[], 0, 0), (&room, number * SIZE, SIZE), Box::new(done));
+            }
+            // Its answer comes after theirs.
+            host.call(Nop {}, &(), &mut ())?;
+            for (number, export) in exports.iter().enumerate() {
+                let walked = outcomes.borrow()[number].and_then(|reply| Walked::decode(reply).ok_or(Errno::EIO));
+                roots.push(walked.and_then(|walked| {
+                    if walked.stopped != 0 {
+                        return Err(Errno::from_code(walked.stopped.into()));
+                    }
+                    let mut attr = NodeAttr::default();
+                    room.read(number * SIZE, bytemuck::bytes_of_mut(&mut attr));
+                    Ok(Self::new(host, export).node(None, &attr, asked))
+                }));
+            }
+        }
+        Ok(roots)
+    }
+
+    /// Opens one export.
     pub fn open(host: &Rc<Host>, id: u32, writable: bool, fresh_ns: u64) -> Result<Rc<HostNode>> {
-        let export = Rc::new(Self {
+        Self::open_all(host, &[Opening { id, writable, fresh_ns }])?.pop().unwrap_or(Err(Errno::EIO))
+    }
+
+    fn new(host: &Rc<Host>, &Opening { id, writable, fresh_ns }: &Opening) -> Rc<Self> {
+        Rc::new(Self {
             host: host.clone(),
             id,
             writable,
@@ -275,14 +322,7 @@ impl Export {
             paths: paths::Paths::default(),
             locked: Arc::default(),
             shares_locks: Cell::new(false),
-        });
-        let mut attr = [NodeAttr::default()];
-        let asked = host.ask();
-        let walked = host.call(Walk { export: id, skip: 0 }, &[], &mut attr)?;
-        if walked.stopped != 0 {
-            return Err(Errno::from_code(walked.stopped.into()));
-        }
-        Ok(export.node(None, &attr[0], asked))
+        })
     }
 
     /// When the pod took a lock of one of its files last.

@@ -417,10 +417,19 @@ impl Node {
             return Ok(inode.clone());
         }
         let mode = if directory { 0o040755 } else { 0o100644 };
-        let node = self.fs.node_on(self.dev()?, &NewNode::plain(mode, 0, 0));
+        self.entries()?.remove(name);
+        Ok(self.put_over(name, &NewNode::plain(mode, 0, 0))?)
+    }
+
+    /// Makes a file or directory in the place of what lies below, without a look at it. EEXIST: the pod has made one already.
+    pub fn put_over(&self, name: &[u8], new: &NewNode<'_>) -> Result<Rc<Self>> {
+        if self.has_own(name)? {
+            return Err(Errno::EEXIST);
+        }
+        let node = self.fs.node_on(self.dev()?, new);
         self.entries()?.put(Rc::from(name), node.clone());
         self.pin()?;
-        if directory && self.owns(OWN_ATTR) {
+        if node.file_type() == FileType::Directory && self.owns(OWN_ATTR) {
             self.update(|a| a.nlink += 1);
         }
         Ok(node)
