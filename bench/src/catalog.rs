@@ -22,7 +22,7 @@ pub struct Benchmark {
 #[derive(Debug)]
 pub enum Kind {
     /// A workload of this binary that measures its own time.
-    Dynamic(&'static [&'static str]),
+    WithLibc(&'static [&'static str]),
     /// The same with two results and rows: the first use in a new process (and pod), and later ones.
     Twice(&'static [&'static str]),
     /// A workload of the static program that measures its own time.
@@ -85,7 +85,7 @@ impl Benchmark {
     pub fn programs(&self) -> impl Iterator<Item = &'static str> {
         let line = match self.kind {
             Kind::Command(line) | Kind::Script(line) => line,
-            Kind::Dynamic(["once", line]) => line,
+            Kind::WithLibc(["once", line]) => line,
             Kind::Net { talk: net::Talk::Web { .. }, .. } => crate::outside::web::PROGRAMS,
             _ => "",
         };
@@ -94,7 +94,7 @@ impl Benchmark {
 }
 
 const fn with_libc(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {
-    Benchmark { name, what, kind: Kind::Dynamic(arguments), options: &[] }
+    Benchmark { name, what, kind: Kind::WithLibc(arguments), options: &[] }
 }
 
 const fn twice(name: &'static str, what: &'static str, arguments: &'static [&'static str]) -> Benchmark {

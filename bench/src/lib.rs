@@ -1,6 +1,6 @@
 //! `hull bench`: the same programs on the host and in a pod, measured alternately in one run.
 //!
-//! The programs are this binary itself (`hull bench-workload`, linked dynamically like most programs) and a tiny static
+//! The programs are this binary itself (`hull bench-workload`, with glibc, linked statically) and a tiny static
 //! one that the library embeds. Each measures its own time and prints nanoseconds per operation; see [`workload`].
 
 mod catalog;

@@ -87,7 +87,7 @@ fn sample(benchmark: &Benchmark, place: &Place, side: Side) -> Result<Vec<f64>> 
         warm::memory();
     }
     match benchmark.kind {
-        Kind::Dynamic(arguments) | Kind::Twice(arguments) => {
+        Kind::WithLibc(arguments) | Kind::Twice(arguments) => {
             let words: Vec<&str> = ["hull", "bench-workload"].iter().chain(arguments).copied().collect();
             numbers(&words, benchmark.options, place, side)
         }

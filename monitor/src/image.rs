@@ -1,12 +1,18 @@
 //! The keel image that the build embedded: its segments, its header, its symbols.
 
 use crate::error::Error;
-use crate::memory::GuestMemory;
-use abi::layout::{DIRECT_BASE, KEEL_IMAGE};
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use crate::memory::{GuestMemory, IMAGE_END};
+use abi::layout::{DIRECT_BASE, KEEL_IMAGE, PAGE_SIZE};
+use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
 /// Keel, linked by the build script.
-static KEEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf"));
+static KEEL: &[u8] = &PAGES.0;
+static PAGES: Pages<[u8; LEN]> = Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf")));
+const LEN: usize = include_bytes!(concat!(env!("OUT_DIR"), "/keel.elf")).len();
+
+/// Bytes at a page boundary, so that [`GuestMemory::show`] can map them.
+#[repr(align(4096))]
+struct Pages<B>(B);
 
 /// Upper bound of the image's size in bytes.
 const MOST_IMAGE: u64 = 16 << 20;
@@ -46,11 +52,24 @@ impl Image {
         Ok(Self { file, header })
     }
 
-    /// Copies keel into guest memory.
-    pub fn load(&self, memory: &GuestMemory) -> Result<(), Error> {
+    /// Brings keel into guest memory: what lies on its huge page, and what is written, is copied. The rest is shown as it lies in
+    /// this program's file, if pods may share pages.
+    pub fn load(&self, memory: &GuestMemory, shared_pages: bool) -> Result<(), Error> {
         for segment in self.file.segments() {
             let bytes = segment.data().map_err(|_| Error::Internal("the embedded keel is not an ELF file"))?;
-            memory.write(segment.address().wrapping_sub(DIRECT_BASE as u64), bytes)?;
+            let start = segment.address().wrapping_sub(DIRECT_BASE as u64);
+            let (huge, small) = bytes.split_at(IMAGE_END.saturating_sub(start).min(bytes.len() as u64) as usize);
+            memory.write(start, huge)?;
+            let is_read = matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & elf::PF_W == 0);
+            let (pages, rest) = small.split_at(small.len() / PAGE_SIZE * PAGE_SIZE);
+            let at = start + huge.len() as u64;
+            let is_shown = is_read && shared_pages && memory.show(at, pages);
+            let (at, copied) = if is_shown { (at + pages.len() as u64, rest) } else { (at, small) };
+            if is_read {
+                // All that follows, in one call.
+                memory.populate_image(at, self.header.end);
+            }
+            memory.write(at, copied)?;
         }
         crate::memory::forget(KEEL);
         Ok(())

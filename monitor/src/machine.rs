@@ -137,9 +137,8 @@ impl Machine {
         let huge_from = round_up(free_start + SMALL_FREE, LARGE_PAGE_SIZE as u64).min(boot);
         let window = if config.shared_pages { window_limit } else { 0 };
         let memory = Arc::new(GuestMemory::new(vm.clone(), boot, huge_from, limit, window)?);
-        memory.populate_image(header.end);
         memory.populate(config_gpa, SURELY_USED);
-        image.load(&memory)?;
+        image.load(&memory, config.shared_pages)?;
         let low_start = write_tables(&memory, limit, window_limit)?;
         let low_end = if limit < SMALL_RAM { low_start + SMALL_TABLES } else { KEEL_IMAGE as u64 };
         write_descriptors(&memory, 0)?;

@@ -7,6 +7,7 @@
 
 pub mod io;
 mod lost_pages;
+mod own_file;
 
 use crate::connectors::{Errno, Window};
 use crate::error::Error;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// At boot, RAM before and after keel's image is used sparsely and stays on small host pages. The image itself is on a
 /// huge page: a fault there costs as much for 2 MiB as for 4 KiB, and nearly all of it is written anyway.
-const IMAGE_END: u64 = (KEEL_IMAGE + LARGE_PAGE_SIZE) as u64;
+pub const IMAGE_END: u64 = (KEEL_IMAGE + LARGE_PAGE_SIZE) as u64;
 /// RAM grows by at least this much.
 const RAM_STEP: u64 = 64 << 20;
 /// The window grows by this much.
@@ -204,9 +205,9 @@ impl GuestMemory {
         self.take(gpa, len);
     }
 
-    /// The same for the part of keel's image, which ends at `end`, that is not on its huge page.
-    pub fn populate_image(&self, end: u64) {
-        self.take(IMAGE_END, end.saturating_sub(IMAGE_END));
+    /// The same for a part of keel's image.
+    pub fn populate_image(&self, start: u64, end: u64) {
+        self.take(start, end.saturating_sub(start));
     }
 
     fn take(&self, gpa: u64, len: u64) {
