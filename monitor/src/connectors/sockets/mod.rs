@@ -51,7 +51,7 @@ const MAX_LOOKS: usize = MAX_SOCKETS as usize / EVENTS;
 /// How long the sockets are watched after the last one is closed: a client opens the next one soon, and the threads of the monitor then need
 /// not be told of it.
 const WATCHED: Duration = Duration::from_millis(50);
-/// Number of datagrams of a socket that are worth sending at once.
+/// Number of queued operations of a socket that are worth sending at once.
 const ENOUGH: usize = 64;
 
 /// Serves the socket operations of one pod.
@@ -82,9 +82,9 @@ struct Inner {
     emptied: Option<Instant>,
     /// A first socket was opened since [`SocketsConnector::take_unwatched`]: threads that sleep do not poll the descriptor.
     unwatched: bool,
-    /// Sockets with queued datagrams.
+    /// Sockets with something queued to send.
     unsent: Vec<u64>,
-    /// Datagrams that were sent: id, whether it is quiet, outcome.
+    /// Operations that sent: id, whether it is quiet, outcome.
     sent: Vec<(u64, bool, Result)>,
     /// Where datagrams are received.
     scratch: Vec<u8>,
@@ -163,7 +163,7 @@ impl SocketsConnector {
         }
     }
 
-    /// Sends queued datagrams: at the end of a pass over the ring. Operations that are complete: id, whether it is quiet, outcome.
+    /// Sends what is queued: at the end of a pass over the ring. Operations that are complete: id, whether it is quiet, outcome.
     pub fn flush(&mut self) -> Vec<(u64, bool, Result)> {
         self.inner.as_mut().map(Inner::flush).unwrap_or_default()
     }
@@ -187,7 +187,7 @@ impl Inner {
         input: &[GuestSlice],
         output: &[GuestSlice],
     ) -> Result<Option<Reply>> {
-        // What follows a datagram finds it sent.
+        // What follows finds it sent.
         if !matches!(request, SocketRequest::SocketSend(_) | SocketRequest::SocketReceive(_)) {
             self.send_queued();
         }
@@ -201,13 +201,10 @@ impl Inner {
             }
             SocketRequest::SocketSend(send) => {
                 let socket = self.sockets.get_mut(&send.socket).ok_or(Errno::BADF)?;
-                if socket.transport == Transport::Tcp {
-                    return socket.send(id, input, send.urgent).transpose();
-                }
-                if send.urgent {
+                if send.urgent && socket.transport != Transport::Tcp {
                     return Err(Errno::OPNOTSUPP);
                 }
-                match socket.queue(id, input, send.quiet, send.outgoing)? {
+                match socket.queue(id, input, &send)? {
                     1 => self.unsent.push(send.socket),
                     ENOUGH.. => self.send_queued(),
                     _ => {}
@@ -237,11 +234,11 @@ impl Inner {
         }
     }
 
-    /// Sends the queued datagrams of all sockets.
+    /// Sends what is queued, of all sockets.
     fn send_queued(&mut self) {
         for number in std::mem::take(&mut self.unsent) {
             if let Some(socket) = self.sockets.get_mut(&number) {
-                socket.send_datagrams(|id, quiet, outcome| self.sent.push((id, quiet, outcome)));
+                socket.send_queued(|id, quiet, outcome| self.sent.push((id, quiet, outcome)));
             }
         }
     }

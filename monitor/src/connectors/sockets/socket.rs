@@ -2,13 +2,14 @@
 
 mod datagrams;
 mod receive;
+mod stream;
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
 use super::options;
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
-use abi::request::{Outgoing, Received, SocketName, Transport};
+use abi::request::{Outgoing, Received, SocketName, SocketSend, Transport};
 use datagrams::Segments;
 pub use receive::Datagram;
 use rustix::event::epoll::EventFlags;
@@ -243,20 +244,23 @@ impl Socket {
         None
     }
 
-    /// Begins to send a stream's bytes. EBUSY, ENOTCONN.
-    pub fn send(&mut self, id: u64, from: &[GuestSlice], urgent: bool) -> Option<Result> {
-        let open = self.check_open();
-        if open.is_err() || self.sends.len() >= MAX_WAITING {
-            return Some(Err(open.err().unwrap_or(Errno::BUSY)));
+    /// Queues what is to be sent for the next [`Self::send_queued`]. EBUSY, ENOTCONN. Returns how many operations are queued.
+    pub fn queue(&mut self, id: u64, from: &[GuestSlice], send: &SocketSend) -> Result<usize> {
+        self.check_open()?;
+        if self.sends.len() >= MAX_WAITING {
+            return Err(Errno::BUSY);
         }
-        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false, urgent, outgoing: Outgoing::default() };
-        if self.sends.is_empty()
-            && let Some(outcome) = self.try_send(&mut send)
-        {
-            return Some(outcome);
+        let SocketSend { quiet, urgent, outgoing, .. } = *send;
+        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent, outgoing });
+        Ok(self.sends.len())
+    }
+
+    /// Sends what is queued. Calls `done` for each operation that is complete, with its id, whether it is quiet, and its outcome.
+    pub fn send_queued(&mut self, done: impl FnMut(u64, bool, Result)) {
+        match self.transport {
+            Transport::Tcp => self.send_stream(done),
+            Transport::Udp | Transport::Icmp => self.send_datagrams(done),
         }
-        self.sends.push_back(send);
-        None
     }
 
     /// Begins to accept. EBUSY, EINVAL.
@@ -323,18 +327,7 @@ impl Socket {
                 }
             }
         }
-        if self.transport != Transport::Tcp {
-            return self.send_datagrams(|id, _, outcome| done.push((id, outcome)));
-        }
-        while let Some(mut send) = self.sends.pop_front() {
-            match self.try_send(&mut send) {
-                Some(outcome) => done.push((send.id, outcome)),
-                None => {
-                    self.sends.push_front(send);
-                    break;
-                }
-            }
-        }
+        self.send_queued(|id, _, outcome| done.push((id, outcome)));
     }
 
     /// The outcome of a connection under way; `None`: not known yet.
