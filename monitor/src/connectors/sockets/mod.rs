@@ -29,6 +29,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
 use socket::{Datagram, Done, Flow, Socket, State};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,6 +64,8 @@ pub struct SocketsConnector {
 #[derive(Debug)]
 struct Inner {
     opener: Box<dyn Opener>,
+    /// The opener has ended.
+    ended: bool,
     prepared: Prepared,
     /// The pod has the host's network, and may know its addresses.
     host: bool,
@@ -105,6 +108,7 @@ impl SocketsConnector {
         let limit = (files / 2).min(files.saturating_sub(RESERVED)).clamp(1, MAX_SOCKETS) as usize;
         let inner = Inner {
             opener,
+            ended: false,
             prepared: Prepared::new(table),
             host: false,
             epoll: Arc::new(epoll),
@@ -340,16 +344,26 @@ impl Inner {
         self.ask_more();
     }
 
+    /// There are no more answers: the user is told once.
+    fn opener_ended(&mut self) {
+        self.prepared.end();
+        if !std::mem::replace(&mut self.ended, true) {
+            let text = "hull: the broker: its process ended; open connections stay, new ones fail with ENETDOWN: start the pod again";
+            // Ignore errors of standard error.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+
     /// Asks what found no room before.
     fn ask_more(&mut self) {
-        while let Some(question) = self.unasked.front() {
-            match self.opener.ask(question) {
+        while let Some(question) = self.unasked.front().copied() {
+            match self.opener.ask(&question) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    self.prepared.end();
+                    self.opener_ended();
                     self.settled.extend(self.settling.drain().map(|(_, id)| id));
-                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = *question {
+                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = question {
                         self.refuse(id, Errno::NETDOWN);
                     }
                 }
@@ -381,8 +395,8 @@ impl Inner {
                 Err(Errno::AGAIN) => return self.revoke(&mut revoked),
                 Err(_) => {
                     self.revoke(&mut revoked);
-                    // Nobody answers any more. Open sockets stay.
-                    self.prepared.end();
+                    // Open sockets stay.
+                    self.opener_ended();
                     self.settled.extend(self.settling.drain().map(|(_, id)| id));
                     let asked = |(question, number): (&u64, &u64)| {
                         let socket = self.sockets.get(number)?;
