@@ -546,6 +546,9 @@ impl Inner {
         loop {
             let Some(socket) = self.sockets.get_mut(&number) else { return };
             let transport = socket.transport;
+            while let Some(id) = socket.next_told() {
+                self.done.push((id, Ok(().encode())));
+            }
             let Some((id, accepted, into, flow)) = socket.next_accepted() else { return };
             let outcome = flow.and_then(|flow| {
                 self.check_number(accepted)?;

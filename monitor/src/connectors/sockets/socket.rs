@@ -277,7 +277,7 @@ impl Socket {
 
     /// The next connection with the operation that it completes: id, number of the new socket, room for the peer's name.
     pub fn next_accepted(&mut self) -> Option<(u64, u64, Vec<GuestSlice>, Result<Flow>)> {
-        if self.accepts.is_empty() {
+        if self.accepts.front().is_none_or(|(_, accepted, _)| *accepted == 0) {
             return None;
         }
         let flow = match self.flows.pop_front() {
@@ -286,6 +286,27 @@ impl Socket {
         };
         let (id, accepted, into) = self.accepts.pop_front()?;
         Some((id, accepted, into, flow))
+    }
+
+    /// The next operation, if it only asks whether there is a connection and there is one.
+    pub fn next_told(&mut self) -> Option<u64> {
+        let (id, accepted, _) = self.accepts.front()?;
+        let id = *id;
+        if *accepted != 0 || self.flows.is_empty() && !self.has_connection() {
+            return None;
+        }
+        self.accepts.pop_front();
+        Some(id)
+    }
+
+    /// Whether a listener has a connection.
+    fn has_connection(&mut self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds: Vec<PollFd<'_>> = self.fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = self.readable && matches!(poll(&mut fds, Some(&at_once)), Ok(1..));
+        self.readable = found;
+        found
     }
 
     fn try_accept(&mut self) -> Option<Result<Flow>> {

@@ -407,6 +407,34 @@ fn streams_leave_together() {
     assert!(all.ends_with(&large.concat()));
 }
 
+#[test]
+fn a_connection_that_waits_is_told_and_stays() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    let mut names = bytemuck::cast::<_, [u8; 24]>(name(&free.to_string()));
+    let listen = SocketListen { socket: 1, transport: Transport::Tcp, backlog: 0 };
+    assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
+    let ask = |id| (id, SocketRequest::from(SocketAccept { socket: 1, accepted: 0 }));
+    let mut start = |sockets: &mut SocketsConnector, (id, ask)| sockets.start(id, ask, &[], &[]);
+    assert_eq!(start(&mut sockets, ask(2)), None);
+    assert!(sockets.ready().is_empty());
+    let client = TcpStream::connect(free).unwrap();
+    let told = (0..2000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        sockets.ready().pop()
+    });
+    assert_eq!(told, Some((2, number(0))));
+    // It still waits.
+    assert_eq!(start(&mut sockets, ask(3)), None);
+    assert_eq!(sockets.ready(), [(3, number(0))]);
+    let mut peer = [0; 24];
+    let accept = SocketAccept { socket: 1, accepted: 2 };
+    assert_eq!(finish(&mut sockets, 4, accept, &mut [], &mut peer), number(0));
+    assert_eq!(bytemuck::pod_read_unaligned::<SocketName>(&peer).port, client.local_addr().unwrap().port());
+    assert_eq!(start(&mut sockets, ask(5)), None);
+    assert!(sockets.ready().is_empty());
+}
+
 /// Records of a receive: what they tell, the facts, and the bytes.
 fn records(room: &[u8], used: usize) -> Vec<(u32, DatagramFacts, Vec<u8>)> {
     let (mut at, mut all) = (0, Vec::new());
