@@ -183,6 +183,19 @@ const DIFFERENT: [(&str, &str); 3] = [
     ),
 ];
 
+/// Lines of programs that depend on the time in a pod, and are not compared. `tcp_wait`: keel receives ahead of the program, so that the host's
+/// buffers may grow after a send found them full, and the next send has room.
+const UNSTEADY: [(&str, &str); 1] = [("sockets/tcp_wait", "send(p[0], block, sizeof block, 0): ")];
+
+/// Removes the lines of a program that are not compared.
+fn steady(name: &str, outcome: &mut Outcome) {
+    if let Some((_, start)) = UNSTEADY.iter().find(|(unsteady, _)| *unsteady == name) {
+        let text = text(&outcome.stdout);
+        let kept = text.split_inclusive('\n').filter(|line| !line.starts_with(start));
+        outcome.stdout = kept.collect::<String>().into_bytes();
+    }
+}
+
 /// Runs all programs of `tests/abi/sockets` on the host and in a pod with so many virtual CPUs, each in a network namespace of its own.
 fn programs_print_the_same(cpus: &str) {
     hull::require_kvm().unwrap();
@@ -197,11 +210,13 @@ fn programs_print_the_same(cpus: &str) {
         environment::set_variables(&mut native);
         native.current_dir(&directory.0);
         process::with_own_network(&mut native);
-        let host = process::run(&mut native, Stdio::null(), hull::host_limit()).unwrap();
+        let mut host = process::run(&mut native, Stdio::null(), hull::host_limit()).unwrap();
         let options = ["--net", "host", "--cpus", cpus, "--ro", &grant, "-w", "/tmp"];
         let mut inside = hull::run_command(&options, &[&format!("/tests/{}", program.name)]).unwrap();
         process::with_own_network(&mut inside);
-        let pod = process::run(&mut inside, Stdio::null(), hull::host_limit()).unwrap();
+        let mut pod = process::run(&mut inside, Stdio::null(), hull::host_limit()).unwrap();
+        steady(&program.name, &mut host);
+        steady(&program.name, &mut pod);
         let reason = DIFFERENT.iter().find(|(name, _)| *name == program.name);
         match (reason, compare::difference(&host, &pod)) {
             (None, Some(difference)) => panic!("{}: {difference}", program.name),

@@ -415,7 +415,7 @@ fn a_connection_that_waits_is_told_and_stays() {
     let listen = SocketListen { socket: 1, transport: Transport::Tcp, backlog: 0 };
     assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
     let ask = |id| (id, SocketRequest::from(SocketAccept { socket: 1, accepted: 0 }));
-    let mut start = |sockets: &mut SocketsConnector, (id, ask)| sockets.start(id, ask, &[], &[]);
+    let start = |sockets: &mut SocketsConnector, (id, ask)| sockets.start(id, ask, &[], &[]);
     assert_eq!(start(&mut sockets, ask(2)), None);
     assert!(sockets.ready().is_empty());
     let client = TcpStream::connect(free).unwrap();
