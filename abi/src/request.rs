@@ -535,12 +535,12 @@ operations! {
             /// Most connections that wait.
             backlog: u32,
         } [SocketName] => () -> u64;
-        /// Accept a connection, or the next peer of published datagrams. Completes late. Output: the peer, and where there is room the
-        /// own name.
+        /// Accept a connection, or the next peer of published datagrams; with the number 0 only tell that there is one. Completes late.
+        /// Output: the peer, and where there is room the own name.
         SocketAccept = 104 {
             /// The listener's number.
             socket: u64,
-            /// Number of the new socket.
+            /// Number of the new socket, or 0.
             accepted: u64,
         } () => [SocketName] -> ();
         /// Bind a socket of the host, in a pod with the host's network; one of UDP receives from then on, as after [`SocketListen`].

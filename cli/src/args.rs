@@ -175,6 +175,12 @@ host time divided by pod time (above 1: the pod is faster).")]
     /// Opens sockets for a pod
     #[command(hide = true)]
     ServeBroker,
+    /// Records the end of a broker that is killed
+    #[command(hide = true)]
+    RecordBroker {
+        /// Process id of the pod
+        pod: i32,
+    },
 }
 
 /// Options of `doctor`.

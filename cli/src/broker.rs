@@ -1,6 +1,8 @@
 //! The broker's process: started by `hull run` before the pod, ends with it. It opens the pod's sockets, and holds the pod's place
 //! among the running pods of the user.
 
+pub mod recorder;
+
 use crate::failure::{EXIT_FAILURE, Failure, Result, reason};
 use crate::pods::{Place, Refused};
 use broker::seqpacket;
@@ -127,7 +129,7 @@ pub fn serve() -> u8 {
     let _ = crate::signals::ignore_terminal();
     let Ok(monitor) = rustix::io::dup(std::io::stdout().as_fd()) else { return EXIT_FAILURE };
     match prepare(&monitor) {
-        Ok((broker, table, place)) => {
+        Ok((broker, table, place, _alive)) => {
             // The monitor holds the place, too: a pod whose broker was killed still has its name.
             let locked = place.as_ref().map(Place::locked);
             let descriptors: Vec<_> = table.as_ref().map(AsFd::as_fd).into_iter().chain(locked).collect();
@@ -190,8 +192,8 @@ fn enter_registry(setup: &Setup) -> std::result::Result<Option<Place>, Unable> {
     })
 }
 
-/// The broker, the file of its table of prepared peers, and the pod's place.
-type Prepared = (Broker, Option<OwnedFd>, Option<Place>);
+/// The broker, the file of its table of prepared peers, the pod's place, and what tells the recorder of its end.
+type Prepared = (Broker, Option<OwnedFd>, Option<Place>, Option<recorder::Alive>);
 
 fn prepare(monitor: &OwnedFd) -> std::result::Result<Prepared, Unable> {
     let broken = |why: String| Unable("the broker".into(), why, "see hull doctor");
@@ -200,9 +202,11 @@ fn prepare(monitor: &OwnedFd) -> std::result::Result<Prepared, Unable> {
     let setup = Setup::decode(&bytes).ok_or_else(|| broken("its configuration can't be read".into()))?;
     let own = rustix::io::dup(monitor).map_err(|error| broken(error.to_string()))?;
     let place = enter_registry(&setup)?;
+    // In the jail the broker starts no process.
+    let alive = recorder::start(&setup);
     let prepared = confined(&setup, own, place.as_ref());
     match prepared {
-        Ok((broker, table)) => Ok((broker, table, place)),
+        Ok((broker, table)) => Ok((broker, table, place, alive)),
         Err(unable) => {
             if let Some(place) = place {
                 place.remove();

@@ -55,5 +55,10 @@ pub fn dispatch(command: Command) -> Result<u8> {
             monitor::jail::close_inherited(&[]);
             Ok(broker::serve())
         }
+        Command::RecordBroker { pod } => {
+            monitor::jail::close_inherited(&[]);
+            broker::recorder::record(pod);
+            Ok(0)
+        }
     }
 }

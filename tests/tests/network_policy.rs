@@ -173,10 +173,15 @@ fn connections_outlive_a_broker_that_is_killed() {
     let port = server();
     let script = format!(
         "exec 3<>/dev/tcp/10.0.2.2/{port} && read line <&3 && echo $line && read line && \
-         echo still >&3 && read line <&3 && echo $line; (exec 4<>/dev/tcp/10.0.2.2/{port}) 2>/dev/null || echo refused"
+         echo still >&3 && read line <&3 && echo $line; \
+         for i in 1 2; do (exec 4<>/dev/tcp/10.0.2.2/{port}) 2>/dev/null || echo refused; done"
     );
     let rule = format!("host.hull.internal:{port}");
-    let mut pod = start(&["--allow", &rule], &["/bin/bash", "-c", &script]);
+    let scratch = Scratch::new().unwrap();
+    let audit = scratch.0.join("audit");
+    let options = ["--allow", &rule, "--audit", audit.to_str().unwrap()];
+    let mut command = hull::run_command(&options, &["/bin/bash", "-c", &script]).unwrap();
+    let mut pod = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(pod.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
@@ -184,11 +189,52 @@ fn connections_outlive_a_broker_that_is_killed() {
     let brokers = children(&pod);
     let [broker] = brokers[..] else { panic!("{brokers:?}") };
     assert!(Command::new("kill").args(["-KILL", &broker.to_string()]).status().unwrap().success());
+    // The pod goes on, so it is recorded.
+    let record = "\"what\": \"the broker\", \"decision\": \"deny\"";
+    let begin = Instant::now();
+    while !fs::read_to_string(&audit).unwrap().contains(record) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{}", fs::read_to_string(&audit).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     writeln!(pod.stdin.take().unwrap()).unwrap();
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "still\nrefused\n");
+    assert_eq!(rest, "still\nrefused\nrefused\n");
+    let mut told = String::new();
+    pod.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(told.matches("hull: the broker: its process ended; ").count(), 1, "{told}");
     assert!(pod.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(&audit).unwrap().matches(record).count(), 1);
+}
+
+#[test]
+fn a_broker_that_ends_with_its_pod_is_not_recorded() {
+    let scratch = Scratch::new().unwrap();
+    for (name, killed) in [("ended", false), ("killed", true)] {
+        let audit = scratch.0.join(name);
+        let options = ["--net", "policy", "--audit", audit.to_str().unwrap()];
+        let mut pod = start(&options, &["/bin/sh", "-c", "echo runs; read line"]);
+        let mut line = String::new();
+        BufReader::new(pod.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "runs\n");
+        let broker = children(&pod)[0];
+        let recorder = fs::read_to_string(format!("/proc/{broker}/task/{broker}/children")).unwrap();
+        let recorder = recorder.trim();
+        assert!(!recorder.is_empty());
+        if killed {
+            pod.kill().unwrap();
+        }
+        drop(pod.stdin.take());
+        pod.wait().unwrap();
+        let begin = Instant::now();
+        // It may be a zombie that nobody waits for.
+        let runs = || fs::read_to_string(format!("/proc/{recorder}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        while runs() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "the recorder goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(fs::read_to_string(&audit).unwrap(), "", "{name}");
+    }
 }
 
 #[test]

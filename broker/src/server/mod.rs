@@ -373,10 +373,17 @@ impl Broker {
         }
         let source = local.filter(|_| transport == Transport::Udp).and_then(|local| self.ports.source(local, &target));
         let socket = match source {
-            Some(source) => self.ports.connect_from(source, local, target),
-            None => open(transport, target),
+            Some(source) => self.ports.connect_from(source, local, target).map_err(refused)?,
+            None => match open(transport, target) {
+                Ok((socket, Ok(()))) => socket,
+                Ok((socket, Err(error))) => {
+                    // The port was the socket's, and getsockname(2) goes on to show it. The next message finds out if the monitor has ended.
+                    self.tell_name(id, &socket);
+                    return Err(refused(error));
+                }
+                Err(error) => return Err(refused(error)),
+            },
         };
-        let socket = socket.map_err(refused)?;
         let entry = self.table.as_mut().filter(|_| transport == Transport::Tcp).and_then(|table| {
             let until = self.judge.stays_allowed(peer, &self.gave, now)?;
             table.offer(target, until, now)
@@ -451,8 +458,8 @@ fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -
     Ok(socket)
 }
 
-/// A socket that is connected to a peer.
-fn open(transport: Transport, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+/// A socket, and whether it is connected to a peer or connects.
+fn open(transport: Transport, peer: SocketAddr) -> Result<(OwnedFd, Result<(), Errno>), Errno> {
     let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, protocol) = match transport {
         Transport::Tcp => (SocketType::STREAM, None),
@@ -461,10 +468,11 @@ fn open(transport: Transport, peer: SocketAddr) -> Result<OwnedFd, Errno> {
         Transport::Icmp => (SocketType::DGRAM, Some(ipproto::ICMPV6)),
     };
     let socket = socket(family, kind, protocol)?;
-    match rustix::net::connect(&socket, &peer) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error),
-    }
+    let connected = match rustix::net::connect(&socket, &peer) {
+        Err(Errno::INPROGRESS) => Ok(()),
+        other => other,
+    };
+    Ok((socket, connected))
 }
 
 #[cfg(test)]

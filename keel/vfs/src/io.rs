@@ -32,6 +32,10 @@ pub trait Src {
     fn get(&mut self, bytes: &mut [u8]) -> Result<usize>;
     /// Fetches bytes into a frame.
     fn get_frame(&mut self, frame: &Frame, offset: usize, len: usize) -> Result<usize>;
+    /// Passes a frame on that begins with the next bytes, at most `most`, and how many these are; `None` if the source has none to spare.
+    fn take_frame(&mut self, _most: usize) -> Option<(Frame, usize)> {
+        None
+    }
 }
 
 /// Bytes of a file that lie in one page.

@@ -21,6 +21,7 @@ pub mod claim;
 pub mod cred;
 pub mod dentry;
 pub mod erofs;
+pub mod frames;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod host;

@@ -69,7 +69,7 @@ impl Ports {
     /// The socket that was bound with this id listens, if there is one.
     pub fn listen_taken(&self, id: Id, backlog: u32) -> Option<Result<BorrowedFd<'_>, Errno>> {
         let port = self.ports.values().find(|port| self.is_host && port.listeners.contains(&id))?;
-        let backlog = i32::try_from(backlog.clamp(1, MOST_BACKLOG)).unwrap_or(1);
+        let backlog = i32::try_from(backlog.min(MOST_BACKLOG)).unwrap_or(1);
         Some(rustix::net::listen(&port.socket, backlog).map(|()| port.socket.as_fd()))
     }
 

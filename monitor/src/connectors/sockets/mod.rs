@@ -29,6 +29,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
 use socket::{Datagram, Done, Flow, Socket, State};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ const MAX_LOOKS: usize = MAX_SOCKETS as usize / EVENTS;
 /// How long the sockets are watched after the last one is closed: a client opens the next one soon, and the threads of the monitor then need
 /// not be told of it.
 const WATCHED: Duration = Duration::from_millis(50);
-/// Number of datagrams of a socket that are worth sending at once.
+/// Number of queued operations of a socket that are worth sending at once.
 const ENOUGH: usize = 64;
 
 /// Serves the socket operations of one pod.
@@ -63,6 +64,8 @@ pub struct SocketsConnector {
 #[derive(Debug)]
 struct Inner {
     opener: Box<dyn Opener>,
+    /// The opener has ended.
+    ended: bool,
     prepared: Prepared,
     /// The pod has the host's network, and may know its addresses.
     host: bool,
@@ -82,9 +85,9 @@ struct Inner {
     emptied: Option<Instant>,
     /// A first socket was opened since [`SocketsConnector::take_unwatched`]: threads that sleep do not poll the descriptor.
     unwatched: bool,
-    /// Sockets with queued datagrams.
+    /// Sockets with something queued to send.
     unsent: Vec<u64>,
-    /// Datagrams that were sent: id, whether it is quiet, outcome.
+    /// Operations that sent: id, whether it is quiet, outcome.
     sent: Vec<(u64, bool, Result)>,
     /// Where datagrams are received.
     scratch: Vec<u8>,
@@ -105,6 +108,7 @@ impl SocketsConnector {
         let limit = (files / 2).min(files.saturating_sub(RESERVED)).clamp(1, MAX_SOCKETS) as usize;
         let inner = Inner {
             opener,
+            ended: false,
             prepared: Prepared::new(table),
             host: false,
             epoll: Arc::new(epoll),
@@ -163,7 +167,7 @@ impl SocketsConnector {
         }
     }
 
-    /// Sends queued datagrams: at the end of a pass over the ring. Operations that are complete: id, whether it is quiet, outcome.
+    /// Sends what is queued: at the end of a pass over the ring. Operations that are complete: id, whether it is quiet, outcome.
     pub fn flush(&mut self) -> Vec<(u64, bool, Result)> {
         self.inner.as_mut().map(Inner::flush).unwrap_or_default()
     }
@@ -187,7 +191,7 @@ impl Inner {
         input: &[GuestSlice],
         output: &[GuestSlice],
     ) -> Result<Option<Reply>> {
-        // What follows a datagram finds it sent.
+        // What follows finds it sent.
         if !matches!(request, SocketRequest::SocketSend(_) | SocketRequest::SocketReceive(_)) {
             self.send_queued();
         }
@@ -201,13 +205,10 @@ impl Inner {
             }
             SocketRequest::SocketSend(send) => {
                 let socket = self.sockets.get_mut(&send.socket).ok_or(Errno::BADF)?;
-                if socket.transport == Transport::Tcp {
-                    return socket.send(id, input, send.urgent).transpose();
-                }
-                if send.urgent {
+                if send.urgent && socket.transport != Transport::Tcp {
                     return Err(Errno::OPNOTSUPP);
                 }
-                match socket.queue(id, input, send.quiet, send.outgoing)? {
+                match socket.queue(id, input, &send)? {
                     1 => self.unsent.push(send.socket),
                     ENOUGH.. => self.send_queued(),
                     _ => {}
@@ -237,11 +238,11 @@ impl Inner {
         }
     }
 
-    /// Sends the queued datagrams of all sockets.
+    /// Sends what is queued, of all sockets.
     fn send_queued(&mut self) {
         for number in std::mem::take(&mut self.unsent) {
             if let Some(socket) = self.sockets.get_mut(&number) {
-                socket.send_datagrams(|id, quiet, outcome| self.sent.push((id, quiet, outcome)));
+                socket.send_queued(|id, quiet, outcome| self.sent.push((id, quiet, outcome)));
             }
         }
     }
@@ -343,16 +344,26 @@ impl Inner {
         self.ask_more();
     }
 
+    /// There are no more answers: the user is told once.
+    fn opener_ended(&mut self) {
+        self.prepared.end();
+        if !std::mem::replace(&mut self.ended, true) {
+            let text = "hull: the broker: its process ended; open connections stay, new ones fail with ENETDOWN: start the pod again";
+            // Ignore errors of standard error.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+
     /// Asks what found no room before.
     fn ask_more(&mut self) {
-        while let Some(question) = self.unasked.front() {
-            match self.opener.ask(question) {
+        while let Some(question) = self.unasked.front().copied() {
+            match self.opener.ask(&question) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    self.prepared.end();
+                    self.opener_ended();
                     self.settled.extend(self.settling.drain().map(|(_, id)| id));
-                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = *question {
+                    if let Ask::Connect { id, .. } | Ask::Listen { id, .. } | Ask::Bind { id, .. } = question {
                         self.refuse(id, Errno::NETDOWN);
                     }
                 }
@@ -384,8 +395,8 @@ impl Inner {
                 Err(Errno::AGAIN) => return self.revoke(&mut revoked),
                 Err(_) => {
                     self.revoke(&mut revoked);
-                    // Nobody answers any more. Open sockets stay.
-                    self.prepared.end();
+                    // Open sockets stay.
+                    self.opener_ended();
                     self.settled.extend(self.settling.drain().map(|(_, id)| id));
                     let asked = |(question, number): (&u64, &u64)| {
                         let socket = self.sockets.get(number)?;
@@ -535,6 +546,9 @@ impl Inner {
         loop {
             let Some(socket) = self.sockets.get_mut(&number) else { return };
             let transport = socket.transport;
+            while let Some(id) = socket.next_told() {
+                self.done.push((id, Ok(().encode())));
+            }
             let Some((id, accepted, into, flow)) = socket.next_accepted() else { return };
             let outcome = flow.and_then(|flow| {
                 self.check_number(accepted)?;

@@ -2,13 +2,14 @@
 
 mod datagrams;
 mod receive;
+mod stream;
 
 use super::super::payload::Output;
 use super::super::{Errno, Result};
 use super::options;
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
-use abi::request::{Outgoing, Received, SocketName, Transport};
+use abi::request::{Outgoing, Received, SocketName, SocketSend, Transport};
 use datagrams::Segments;
 pub use receive::Datagram;
 use rustix::event::epoll::EventFlags;
@@ -243,20 +244,23 @@ impl Socket {
         None
     }
 
-    /// Begins to send a stream's bytes. EBUSY, ENOTCONN.
-    pub fn send(&mut self, id: u64, from: &[GuestSlice], urgent: bool) -> Option<Result> {
-        let open = self.check_open();
-        if open.is_err() || self.sends.len() >= MAX_WAITING {
-            return Some(Err(open.err().unwrap_or(Errno::BUSY)));
+    /// Queues what is to be sent for the next [`Self::send_queued`]. EBUSY, ENOTCONN. Returns how many operations are queued.
+    pub fn queue(&mut self, id: u64, from: &[GuestSlice], send: &SocketSend) -> Result<usize> {
+        self.check_open()?;
+        if self.sends.len() >= MAX_WAITING {
+            return Err(Errno::BUSY);
         }
-        let mut send = Send { id, from: from.to_vec(), done: 0, quiet: false, urgent, outgoing: Outgoing::default() };
-        if self.sends.is_empty()
-            && let Some(outcome) = self.try_send(&mut send)
-        {
-            return Some(outcome);
+        let SocketSend { quiet, urgent, outgoing, .. } = *send;
+        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent, outgoing });
+        Ok(self.sends.len())
+    }
+
+    /// Sends what is queued. Calls `done` for each operation that is complete, with its id, whether it is quiet, and its outcome.
+    pub fn send_queued(&mut self, done: impl FnMut(u64, bool, Result)) {
+        match self.transport {
+            Transport::Tcp => self.send_stream(done),
+            Transport::Udp | Transport::Icmp => self.send_datagrams(done),
         }
-        self.sends.push_back(send);
-        None
     }
 
     /// Begins to accept. EBUSY, EINVAL.
@@ -273,7 +277,7 @@ impl Socket {
 
     /// The next connection with the operation that it completes: id, number of the new socket, room for the peer's name.
     pub fn next_accepted(&mut self) -> Option<(u64, u64, Vec<GuestSlice>, Result<Flow>)> {
-        if self.accepts.is_empty() {
+        if self.accepts.front().is_none_or(|(_, accepted, _)| *accepted == 0) {
             return None;
         }
         let flow = match self.flows.pop_front() {
@@ -282,6 +286,27 @@ impl Socket {
         };
         let (id, accepted, into) = self.accepts.pop_front()?;
         Some((id, accepted, into, flow))
+    }
+
+    /// The next operation, if it only asks whether there is a connection and there is one.
+    pub fn next_told(&mut self) -> Option<u64> {
+        let (id, accepted, _) = self.accepts.front()?;
+        let id = *id;
+        if *accepted != 0 || self.flows.is_empty() && !self.has_connection() {
+            return None;
+        }
+        self.accepts.pop_front();
+        Some(id)
+    }
+
+    /// Whether a listener has a connection.
+    fn has_connection(&mut self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds: Vec<PollFd<'_>> = self.fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = self.readable && matches!(poll(&mut fds, Some(&at_once)), Ok(1..));
+        self.readable = found;
+        found
     }
 
     fn try_accept(&mut self) -> Option<Result<Flow>> {
@@ -323,18 +348,7 @@ impl Socket {
                 }
             }
         }
-        if self.transport != Transport::Tcp {
-            return self.send_datagrams(|id, _, outcome| done.push((id, outcome)));
-        }
-        while let Some(mut send) = self.sends.pop_front() {
-            match self.try_send(&mut send) {
-                Some(outcome) => done.push((send.id, outcome)),
-                None => {
-                    self.sends.push_front(send);
-                    break;
-                }
-            }
-        }
+        self.send_queued(|id, _, outcome| done.push((id, outcome)));
     }
 
     /// The outcome of a connection under way; `None`: not known yet.

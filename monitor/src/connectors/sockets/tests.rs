@@ -367,6 +367,74 @@ fn datagrams_leave_together() {
     assert_eq!(peer.recv(&mut [0; 8]).unwrap(), 3);
 }
 
+/// What several operations send leaves in one call, as far as the host takes it; each completes with its own bytes.
+#[test]
+fn streams_leave_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    assert_eq!(connect(&mut sockets, 1, Transport::Tcp, &listener.local_addr().unwrap().to_string()), number(0));
+    let (mut peer, _) = listener.accept().unwrap();
+    let send = |urgent| {
+        SocketRequest::SocketSend(SocketSend { socket: 1, quiet: true, urgent, outgoing: Outgoing::default() })
+    };
+    let mut parts = [&b"head"[..], b"", b"body", b"!", b"rest"].map(<[u8]>::to_vec);
+    for (id, part) in parts.iter_mut().enumerate() {
+        let urgent = &part[..] == b"!";
+        assert_eq!(sockets.start(id as u64, send(urgent), &[slice(part)], &[]), None);
+    }
+    assert_eq!(sockets.flush(), [(0, 4), (1, 0), (2, 4), (3, 1), (4, 4)].map(|(id, bytes)| (id, true, number(bytes))));
+    let mut got = [0; 8];
+    peer.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"headbody");
+    // More than the host's buffers hold.
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        peer.read_to_end(&mut all).unwrap();
+        all
+    });
+    let mut large: Vec<Vec<u8>> = (0..20u8).map(|n| vec![n; 1_000_003]).collect();
+    for (id, part) in large.iter_mut().enumerate() {
+        assert_eq!(sockets.start(id as u64, send(false), &[slice(part)], &[]), None);
+    }
+    let mut done: Vec<(u64, Result)> = sockets.flush().into_iter().map(|(id, _, outcome)| (id, outcome)).collect();
+    while done.len() < large.len() {
+        done.extend(sockets.ready());
+    }
+    assert!(done.iter().eq((0..20).map(|id| (id, number(1_000_003))).collect::<Vec<_>>().iter()), "{done:?}");
+    drop(sockets);
+    let all = reader.join().unwrap();
+    assert!(all.ends_with(&large.concat()));
+}
+
+#[test]
+fn a_connection_that_waits_is_told_and_stays() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut sockets = SocketsConnector::new(Box::new(Loopback::new()), None).unwrap();
+    let mut names = bytemuck::cast::<_, [u8; 24]>(name(&free.to_string()));
+    let listen = SocketListen { socket: 1, transport: Transport::Tcp, backlog: 0 };
+    assert_eq!(finish(&mut sockets, 1, listen, &mut names, &mut []), number(1));
+    let ask = |id| (id, SocketRequest::from(SocketAccept { socket: 1, accepted: 0 }));
+    let start = |sockets: &mut SocketsConnector, (id, ask)| sockets.start(id, ask, &[], &[]);
+    assert_eq!(start(&mut sockets, ask(2)), None);
+    assert!(sockets.ready().is_empty());
+    let client = TcpStream::connect(free).unwrap();
+    let told = (0..2000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        sockets.ready().pop()
+    });
+    assert_eq!(told, Some((2, number(0))));
+    // It still waits.
+    assert_eq!(start(&mut sockets, ask(3)), None);
+    assert_eq!(sockets.ready(), [(3, number(0))]);
+    let mut peer = [0; 24];
+    let accept = SocketAccept { socket: 1, accepted: 2 };
+    assert_eq!(finish(&mut sockets, 4, accept, &mut [], &mut peer), number(0));
+    assert_eq!(bytemuck::pod_read_unaligned::<SocketName>(&peer).port, client.local_addr().unwrap().port());
+    assert_eq!(start(&mut sockets, ask(5)), None);
+    assert!(sockets.ready().is_empty());
+}
+
 /// Records of a receive: what they tell, the facts, and the bytes.
 fn records(room: &[u8], used: usize) -> Vec<(u32, DatagramFacts, Vec<u8>)> {
     let (mut at, mut all) = (0, Vec::new());

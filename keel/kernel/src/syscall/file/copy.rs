@@ -6,10 +6,12 @@ use crate::file::{Abilities, File};
 use crate::fs::dev::Memory;
 use crate::fs::regular::room_at;
 use crate::mm::user;
+use crate::socket::Socket;
 use crate::task::descriptors::current_file;
 use alloc::rc::Rc;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
+use vfs::frames::Frames;
 use vfs::io::{KernelDst, KernelSrc};
 use vfs::memory::chunk;
 use vfs::{FileType, Inode};
@@ -63,6 +65,16 @@ impl Place {
         Ok(done)
     }
 
+    /// Reads into frames.
+    fn read_frames(&mut self, file: &File, frames: &mut Frames) -> Result<usize> {
+        if !self.is_given() {
+            return file.read(frames);
+        }
+        let done = file.read_at(self.position(file)?, frames)?;
+        self.advance(file, done);
+        Ok(done)
+    }
+
     /// Writes from keel's memory.
     pub fn write(&mut self, file: &File, bytes: &[u8]) -> Result<usize> {
         let mut src = KernelSrc(bytes);
@@ -101,6 +113,9 @@ impl Place {
 /// Copies up to `count` bytes from a file with positions to any file. An error after some bytes
 /// only ends the copy.
 pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count: usize) -> Result<(usize, Place)> {
+    if to.downcast::<Socket>().is_some() && !target.is_given() {
+        return copy_to_socket(from, source, to, count);
+    }
     let mut buffer = vfs::memory::buffer(count.min(chunk(CHUNK)))?;
     let mut done = 0;
     while done < count {
@@ -120,6 +135,43 @@ pub fn copy(from: &File, mut source: Place, to: &File, target: &mut Place, count
                     source.unread(from, got - written);
                     return if done + written > 0 { Ok((done + written, source)) } else { Err(errno) };
                 }
+            }
+        }
+        done += written;
+        if written < got {
+            source.unread(from, got - written);
+            break;
+        }
+    }
+    Ok((done, source))
+}
+
+/// The same to a socket, which may keep the frames that the file is read into.
+fn copy_to_socket(from: &File, mut source: Place, to: &File, count: usize) -> Result<(usize, Place)> {
+    let mut done = 0;
+    while done < count {
+        let read = Frames::new((count - done).min(chunk(CHUNK))).and_then(|mut frames| {
+            source.read_frames(from, &mut frames)?;
+            Ok(frames)
+        });
+        let mut frames = match read {
+            Ok(frames) if frames.is_empty() => break,
+            Ok(frames) => frames,
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        };
+        let got = frames.len();
+        let mut written = 0;
+        // What a failed write took out is read again.
+        while written < got && frames.len() == got - written {
+            match to.write(&mut frames) {
+                Ok(0) => break,
+                Ok(n) => written += n,
+                Err(errno) if done + written == 0 => {
+                    source.unread(from, got);
+                    return Err(errno);
+                }
+                Err(_) => break,
             }
         }
         done += written;

@@ -5,8 +5,8 @@ use super::super::{Endpoint, IPPROTO_TCP};
 use super::drain::{self, count_busy};
 use super::outbox::Outbox;
 use super::room::{Rest, Room, Size};
-use super::settle::Under;
-use super::{Names, close, endpoint, forget_number, name, next_number, payload, pump_after_pause};
+use super::settle::{self, Under};
+use super::{Names, close, endpoint, forget_number, is_host, name, next_number, payload, pump_after_pause};
 use abi::request::{
     Nop, Outgoing, Received, SocketAccept, SocketConnect, SocketGetOption, SocketHalf, SocketListen, SocketName,
     SocketReceive, SocketSend, SocketSetOption, SocketShutdown, Transport,
@@ -81,6 +81,10 @@ pub struct Link {
     receiving: Cell<bool>,
     /// Requests that accept.
     accepting: Cell<usize>,
+    /// Connections stay at the host until a program accepts them: its backlog holds one alone.
+    lazy: Cell<bool>,
+    /// Then: one waits there.
+    waits: Cell<bool>,
     /// Where they write names of peers, and how many used it before.
     peers: RefCell<Option<(Frame, usize)>>,
     /// The peer's stream has ended.
@@ -97,6 +101,9 @@ pub struct Link {
 }
 
 impl Link {
+    /// Most connections that a listener accepts ahead of the program, in a pod with the host's network.
+    pub const MOST_AHEAD: usize = MAX_ACCEPTS;
+
     fn new(tcp: &Weak<Tcp>, phase: Phase, number: u64) -> Rc<Self> {
         let link = Rc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -113,6 +120,8 @@ impl Link {
             arrived: Cell::new(0),
             receiving: Cell::new(false),
             accepting: Cell::new(0),
+            lazy: Cell::new(false),
+            waits: Cell::new(false),
             peers: RefCell::default(),
             finished: Cell::new(false),
             over: Cell::new(false),
@@ -139,7 +148,7 @@ impl Link {
         let connect = SocketConnect { socket: link.number, transport: Transport::Tcp };
         connector::send(connect, input, output, move |outcome| {
             drop(names);
-            own.opened(outcome.map(|()| endpoint(&called[0])));
+            own.opened(outcome, endpoint(&called[0]));
         });
         tell_soon();
         link
@@ -149,14 +158,17 @@ impl Link {
     /// host's port can't be had.
     pub fn listen(tcp: &Weak<Tcp>, bound: Option<u64>, local: Endpoint, backlog: usize) -> Result<Option<Rc<Self>>> {
         let link = Self::new(tcp, Phase::Closed, bound.unwrap_or_else(next_number));
-        let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
-        let listen = SocketListen { socket: link.number, transport: Transport::Tcp, backlog };
+        // In a pod with the host's network the connections that are accepted ahead count, too.
+        let ahead = if is_host() { Self::MOST_AHEAD } else { 0 };
+        let rest = u32::try_from(backlog.saturating_sub(ahead)).unwrap_or(u32::MAX);
+        let listen = SocketListen { socket: link.number, transport: Transport::Tcp, backlog: rest };
         match connector::call(listen, &[name(local)], &mut ()) {
             Ok(0) => {
                 forget_number();
                 Ok(None)
             }
             Ok(_) => {
+                link.lazy.set(is_host() && backlog == 0);
                 link.phase.set(Phase::Listening);
                 Ok(Some(link))
             }
@@ -172,20 +184,20 @@ impl Link {
         }
     }
 
-    /// `outcome`: the own name, in a pod with the host's network.
-    fn opened(&self, outcome: Result<Endpoint>) {
+    /// `name`: the own name, in a pod with the host's network.
+    fn opened(&self, outcome: Result<()>, name: Endpoint) {
         if self.phase.get() != Phase::Opening {
             return;
         }
         match outcome {
-            Ok(_) => self.phase.set(Phase::Open),
+            Ok(()) => self.phase.set(Phase::Open),
             Err(_) => {
                 self.phase.set(Phase::Closed);
                 close(self.number, false);
             }
         }
         if let Some(tcp) = self.tcp.upgrade() {
-            tcp.link_opened(outcome);
+            tcp.link_opened(outcome, name);
             // The listener has a connection.
             tcp.note_inside(Under::Data);
         }
@@ -231,6 +243,11 @@ impl Link {
         if self.ended.get() && self.phase.get() == Phase::Open {
             self.post_shutdown(SocketHalf::Receive);
         }
+    }
+
+    /// Whether the program has given up both halves: the host then reports an end of the peer's stream that is the own doing.
+    pub fn is_given_up(&self) -> bool {
+        self.unread.get() && self.end.get() != End::Not && self.phase.get() == Phase::Open
     }
 
     fn post_shutdown(&self, half: SocketHalf) {
@@ -313,6 +330,7 @@ impl Link {
             Phase::Open if self.receiving.get() || self.over.get() => {}
             Phase::Open if self.finished.get() => self.await_break(),
             Phase::Open => self.post_receive(),
+            Phase::Listening if self.lazy.get() => self.ask_waiting(),
             Phase::Listening => self.post_accepts(),
             _ => {}
         }
@@ -340,7 +358,7 @@ impl Link {
             own.over.set(true);
             match (outcome, own.tcp.upgrade(), own.phase.get()) {
                 (Err(errno), Some(tcp), Phase::Open) => tcp.link_failed(errno),
-                (Ok(_), Some(tcp), Phase::Open) => tcp.link_over(),
+                (Ok(_), Some(tcp), Phase::Open) if !own.is_given_up() => tcp.link_over(),
                 _ => {}
             }
         });
@@ -356,7 +374,9 @@ impl Link {
         match outcome {
             Ok(Received { bytes: 0, .. }) => {
                 self.finished.set(true);
-                tcp.link_finished();
+                if !self.is_given_up() {
+                    tcp.link_finished();
+                }
                 tcp.note_more();
             }
             Ok(Received { bytes, urgent, more }) => {
@@ -386,20 +406,66 @@ impl Link {
         let most = tcp.connections_wanted().min(MAX_ACCEPTS);
         let any = self.accepting.get() < most;
         while self.accepting.get() < most {
-            let Some((page, at)) = self.place_for_peer() else { return self.pause() };
-            let Some(own) = self.me.upgrade() else { return };
-            let number = next_number();
-            // In a pod with the host's network also for the own name.
-            let names = if tcp.base().net.is_host() { 2 } else { 1 };
-            let len = (names * size_of::<SocketName>()) as u64;
-            let output = Vec::from([Segment { gpa: page.gpa() + at as u64, len }]);
-            self.accepting.set(self.accepting.get() + 1);
-            let accept = SocketAccept { socket: self.number, accepted: number };
-            connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, (&page, at), outcome));
+            if !self.post_accept() {
+                return self.pause();
+            }
         }
         if any && tcp.is_waited_for() {
             tell_if_awaited();
         }
+    }
+
+    /// Returns false if there is no memory for that.
+    fn post_accept(&self) -> bool {
+        let (Some((page, at)), Some(own)) = (self.place_for_peer(), self.me.upgrade()) else { return false };
+        let number = next_number();
+        // In a pod with the host's network also for the own name.
+        let names = if is_host() { 2 } else { 1 };
+        let len = (names * size_of::<SocketName>()) as u64;
+        let output = Vec::from([Segment { gpa: page.gpa() + at as u64, len }]);
+        self.accepting.set(self.accepting.get() + 1);
+        let accept = SocketAccept { socket: self.number, accepted: number };
+        connector::send(accept, Vec::new(), output, move |outcome| own.accepted(number, (&page, at), outcome));
+        true
+    }
+
+    /// Asks whether a connection waits at the host.
+    fn ask_waiting(&self) {
+        let (Some(own), Some(tcp)) = (self.me.upgrade(), self.tcp.upgrade()) else { return };
+        if self.waits.get() || self.accepting.get() > 0 {
+            return;
+        }
+        self.accepting.set(1);
+        let ask = SocketAccept { socket: self.number, accepted: 0 };
+        connector::send(ask, Vec::new(), Vec::new(), move |outcome| {
+            own.accepting.set(0);
+            let listener = own.tcp.upgrade().filter(|_| outcome.is_ok() && own.phase.get() == Phase::Listening);
+            if let Some(listener) = listener {
+                own.waits.set(true);
+                listener.link_waits();
+            }
+        });
+        if tcp.is_waited_for() {
+            tell_if_awaited();
+        }
+    }
+
+    /// Whether a connection waits at the host that is accepted when a program wants it.
+    pub fn has_waiting(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// Accepts that connection. Other threads run meanwhile.
+    pub fn accept_waiting(&self) {
+        if self.phase.get() != Phase::Listening || !self.waits.replace(false) {
+            return;
+        }
+        if !self.post_accept() {
+            return self.pause();
+        }
+        // If the connection is gone, the request accepts the next one.
+        settle::note(Under::Data);
+        settle::settle(Under::Data);
     }
 
     /// Where in a page the next name of a peer goes. Places are used again in turn: there are more than [`MAX_ACCEPTS`], and the requests

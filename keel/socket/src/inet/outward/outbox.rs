@@ -58,6 +58,10 @@ impl Outbox {
     }
 
     fn add_page(&self, src: &mut dyn Src, want: usize) -> Result<usize> {
+        if let Some((page, len)) = src.take_frame(want) {
+            self.push(Piece { page, start: 0, len, urgent: false });
+            return Ok(len);
+        }
         let page = Frame::alloc().ok_or(Errno::ENOBUFS)?;
         let len = src.get_frame(&page, 0, want.min(FRAME_SIZE))?;
         if len > 0 {

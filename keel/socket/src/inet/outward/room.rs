@@ -8,7 +8,7 @@ use hal::frame::{FRAME_SIZE, Frame};
 use keel_core::pipe_buf::Piece;
 
 /// Most pages of one request.
-const MAX_PAGES: usize = 64;
+const MAX_PAGES: usize = 128;
 /// Least room at the end of a page that is worth another request.
 const WORTH: usize = 1024;
 /// Room of a connection that receives little: pages are shared by some of them, because most of many connections wait.

@@ -202,14 +202,25 @@ impl Tcp {
         };
         if self.backlog.borrow().is_empty() {
             settle(Under::Data);
+            self.accept_waiting();
         }
         let accepted = match take() {
             Some(accepted) => accepted?,
             None if nonblocking => {
                 self.missed();
+                self.accept_waiting();
                 take().unwrap_or(Err(Errno::EAGAIN))?
             }
-            None => wait(&self.readable, self.base.options.receive_deadline(), take)??,
+            None => {
+                let deadline = self.base.options.receive_deadline();
+                loop {
+                    let ready = || take().map(Some).or_else(|| self.has_waiting().then_some(None));
+                    if let Some(accepted) = wait(&self.readable, deadline, ready)? {
+                        break accepted?;
+                    }
+                    self.accept_waiting();
+                }
+            }
         };
         self.let_in();
         self.receive_more();

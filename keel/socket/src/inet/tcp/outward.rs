@@ -39,13 +39,13 @@ impl Tcp {
         drop(old);
     }
 
-    /// The connection was made, or failed. `outcome`: the own name, in a pod with the host's network.
-    pub fn link_opened(&self, outcome: Result<Endpoint>) {
+    /// The connection was made, or failed. `name`: the own name, in a pod with the host's network.
+    pub fn link_opened(&self, outcome: Result<()>, name: Endpoint) {
         if self.state.get() != State::SynSent {
             return;
         }
         match outcome {
-            Ok(name) => {
+            Ok(()) => {
                 self.take_name(name);
                 self.state.set(State::Established);
                 self.tcp.connected();
@@ -53,6 +53,9 @@ impl Tcp {
                 self.wake_all();
             }
             Err(errno) => {
+                if name.port != 0 {
+                    self.take_name(name);
+                }
                 Count::TcpAttemptFails.add(&self.base.net, 1);
                 self.error.set(Some(errno));
                 self.finish();
@@ -109,6 +112,26 @@ impl Tcp {
         }
     }
 
+    /// Asks the host for the end of a connection that it reports no more: both halves were shut down here, and the peer's may have ended
+    /// since. Other threads run meanwhile: hold no borrows.
+    pub(super) fn look_for_end(&self) {
+        if self.state.get() != State::FinWait2 {
+            return;
+        }
+        let Some(link) = self.link().filter(|link| link.is_given_up()) else { return };
+        // `struct tcp_info` begins with the state.
+        let (mut info, mut error) = ([0; 8], [0; 4]);
+        let told = link.option(super::super::IPPROTO_TCP, net::TCP_INFO, &mut info);
+        if told.is_err() || info[0] != State::Close as u8 {
+            return;
+        }
+        let known = link.option(net::SOL_SOCKET, net::SO_ERROR, &mut error).is_ok();
+        match i32::from_ne_bytes(error) {
+            code if known && code != 0 => self.link_failed(Errno::from_code(code.into())),
+            _ => self.ended(),
+        }
+    }
+
     /// The connection broke.
     pub fn link_failed(&self, errno: Errno) {
         match (errno, self.state.get()) {
@@ -145,9 +168,36 @@ impl Tcp {
         !self.readable.is_empty()
     }
 
-    /// For how many connections the backlog has room.
+    /// How many connections may be accepted ahead.
     pub fn connections_wanted(&self) -> usize {
-        if self.state.get() == State::Listen { self.backlog_room() } else { 0 }
+        if self.state.get() != State::Listen {
+            return 0;
+        }
+        let room = self.backlog_room();
+        if !self.base.net.is_host() {
+            return room;
+        }
+        // Those that wait here do not wait at the host, whose backlog is smaller by as many. One is needed to learn that there is one.
+        let backlog = self.max_backlog.get();
+        let waiting = (backlog + 1).saturating_sub(room);
+        backlog.clamp(1, Link::MOST_AHEAD).saturating_sub(waiting)
+    }
+
+    /// A connection waits at the host.
+    pub fn link_waits(&self) {
+        self.readable.wake_for_data();
+    }
+
+    /// Whether one does.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.link.borrow().as_ref().is_some_and(|link| link.has_waiting())
+    }
+
+    /// Accepts it. Other threads run meanwhile.
+    pub(super) fn accept_waiting(&self) {
+        if let Some(link) = self.link() {
+            link.accept_waiting();
+        }
     }
 
     /// Receives or accepts more ahead, if there is room.
@@ -234,6 +284,18 @@ impl Tcp {
         link.unsent() * 3 <= self.limit_outward() * 2
     }
 
+    /// With the host's network the host's buffers say when a send blocks, as on Linux: has it take what it has room for. Returns whether it took
+    /// something. Other threads run meanwhile.
+    fn makes_room(&self, link: &Link) -> bool {
+        let before = link.unsent();
+        if !self.base.net.is_host() {
+            return false;
+        }
+        settle::note(Under::Data);
+        settle(Under::Data);
+        link.unsent() < before
+    }
+
     /// send(2).
     pub(super) fn send_outward(
         &self,
@@ -263,6 +325,9 @@ impl Tcp {
             if room == 0 {
                 self.wants_room.set(true);
                 link.pump();
+                if self.makes_room(link) {
+                    continue;
+                }
                 if flags & net::MSG_DONTWAIT != 0 {
                     return end(done, Errno::EAGAIN);
                 }
@@ -344,6 +409,7 @@ impl Tcp {
     /// `TCP_INFO` of the host's socket.
     pub(super) fn info_outward(&self) -> Option<Value> {
         settle(Under::Data);
+        self.look_for_end();
         let link = self.link()?;
         let mut info = [0; INFO];
         let len = link.option(super::super::IPPROTO_TCP, net::TCP_INFO, &mut info).ok()?;

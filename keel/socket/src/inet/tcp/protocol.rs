@@ -44,6 +44,7 @@ impl Protocol for Tcp {
     fn bind(&self, address: &[u8]) -> Result<()> {
         landlock::check_port(self.base.family, address, false)?;
         let to = self.base.bindable(address)?;
+        self.look_for_end();
         if self.state.get() != State::Close {
             return Err(Errno::EINVAL);
         }
@@ -74,6 +75,7 @@ impl Protocol for Tcp {
 
     fn peer(&self) -> Result<Address> {
         settle(Under::End);
+        self.look_for_end();
         if !self.is_connected() {
             return Err(Errno::ENOTCONN);
         }
@@ -104,6 +106,7 @@ impl Protocol for Tcp {
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
         settle(Under::End);
+        self.look_for_end();
         match self.state.get() {
             State::Close => {
                 self.read_ended.set(self.read_ended.get() | read);
@@ -151,7 +154,7 @@ impl Protocol for Tcp {
         }
         let state = self.state.get();
         if state == State::Listen {
-            return if self.backlog.borrow().is_empty() { 0 } else { IN };
+            return if self.backlog.borrow().is_empty() && !self.has_waiting() { 0 } else { IN };
         }
         let mut events = 0;
         let (read_ended, write_ended) = (self.read_ended.get(), self.write_ended.get());
@@ -261,6 +264,7 @@ impl Protocol for Tcp {
     fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match level as u32 {
             IPPROTO_TCP => {
+                self.look_for_end();
                 self.tcp.set(name as u32, value, self.is_connected(), self.state.get() == State::Close)?;
                 self.forward(level, name, value)?;
                 let pushes = match name as u32 {

@@ -65,7 +65,10 @@ impl Bytes {
         while done < total {
             let want = (total - done).min(PAGE);
             let room = self.ring.borrow_mut().reserve().map_err(|_| Errno::ENOBUFS);
-            let got = room.and_then(|()| self.page()).and_then(|page| Ok((src.get_frame(&page, 0, want)?, page)));
+            let got = room.and_then(|()| match src.take_frame(want) {
+                Some((page, len)) => Ok((len, page)),
+                None => self.page().and_then(|page| Ok((src.get_frame(&page, 0, want)?, page))),
+            });
             let (len, page) = match got {
                 Ok((0, _)) => break,
                 Ok(got) => got,

@@ -4,7 +4,7 @@
 use super::super::super::payload::Output;
 use super::super::super::{Errno, Result};
 use super::super::options;
-use super::{MAX_WAITING, Send, Socket};
+use super::{Send, Socket};
 use crate::memory::io::{self, GuestSlice, Position, Wait, total};
 use abi::operation::Results;
 use abi::request::Outgoing;
@@ -31,18 +31,8 @@ pub enum Segments {
 }
 
 impl Socket {
-    /// Queues a datagram for [`Self::send_datagrams`]. EBUSY, ENOTCONN. Returns how many are queued.
-    pub fn queue(&mut self, id: u64, from: &[GuestSlice], quiet: bool, outgoing: Outgoing) -> Result<usize> {
-        self.check_open()?;
-        if self.sends.len() >= MAX_WAITING {
-            return Err(Errno::BUSY);
-        }
-        self.sends.push_back(Send { id, from: from.to_vec(), done: 0, quiet, urgent: false, outgoing });
-        Ok(self.sends.len())
-    }
-
-    /// Sends what is queued. Calls `done` for each operation that is complete, with its id, whether it is quiet, and its outcome.
-    pub fn send_datagrams(&mut self, mut done: impl FnMut(u64, bool, Result)) {
+    /// [`Self::send_queued`] of datagrams.
+    pub(super) fn send_datagrams(&mut self, mut done: impl FnMut(u64, bool, Result)) {
         while self.writable && !self.sends.is_empty() {
             let run = self.run();
             self.prepare();
