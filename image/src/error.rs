@@ -91,6 +91,11 @@ impl Error {
         self.kind == Kind::NotFound
     }
 
+    /// The same error about another thing, if it is one about `what`.
+    pub(crate) fn renamed(self, what: &str, name: impl Display, remedy: &str) -> Self {
+        if self.what == what { Self { kind: self.kind, ..Self::new(name, self.why, remedy) } } else { self }
+    }
+
     /// The same error about a thing inside another one: `OUTER: WHAT: …`.
     pub(crate) fn within(self, outer: impl Display) -> Self {
         let what = format!("{}: {}", printable(&outer.to_string()), self.what);
