@@ -308,9 +308,9 @@ fn hostname(option: Option<String>) -> Result<Vec<u8>> {
     let Some(name) = option else {
         return Ok(rustix::system::uname().nodename().to_bytes().to_vec());
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if name.is_empty() || name.len() > MAX_HOSTNAME || !name.chars().all(plain) {
-        let remedy = "use up to 64 letters, digits, dots and hyphens";
+        let remedy = "use up to 64 letters, digits, dots, hyphens and underscores";
         return Err(Failure::request(format!("--hostname {name}"), "not a host name", remedy));
     }
     Ok(name.into_bytes())
