@@ -131,12 +131,7 @@ fn append(
         // Files of /proc have no size, those of /sys the size of a page. Some of them have no end either, or wait for one to
         // come: only one that the caller named is read to its end.
         if is_named && size <= SMALL {
-            let mut content = Vec::new();
-            file.take(MOST + 1).read_to_end(&mut content)?;
-            if content.len() as u64 > MOST {
-                let why = format!("it has no size and more than {} MiB of content", MOST >> 20);
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-            }
+            let content = read_to_end(file)?;
             header.set_size(content.len() as u64);
             return archive.append_data(&mut header, name, &content[..]);
         }
@@ -154,6 +149,18 @@ fn append(
         header.set_device_minor(rustix::fs::minor(data.rdev()))?;
     }
     archive.append_data(&mut header, name, io::empty())
+}
+
+/// Reads a file that may have another length than its size says.
+fn read_to_end(file: impl io::Read) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    // Whole pages: some files of /proc have records, of which none is read in part.
+    file.take(MOST + SMALL).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST {
+        let why = format!("it has no size and more than {} MiB of content", MOST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(content)
 }
 
 /// Reads as many bytes of a file as its size was: that was written already.
@@ -205,6 +212,12 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_an_error() {
+        assert_eq!(read_to_end(io::repeat(7)).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_to_end(io::repeat(7).take(MOST)).unwrap().len() as u64, MOST);
+    }
 
     #[test]
     fn a_file_that_becomes_shorter_is_an_error() {
