@@ -47,7 +47,7 @@ impl Cpus {
         };
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(whole) || !is_number(part) || whole.is_empty() && part.is_empty() {
+        if !is_number(whole) || !is_number(part) || text.is_empty() || text == "." {
             return Err(wrong());
         }
         if part.len() > DIGITS {
