@@ -152,6 +152,9 @@ pub struct Rights {
     pub filter: Vec<u64>,
     /// Most threads of the pod, of all its processes; EAGAIN beyond.
     pub most_threads: Option<u64>,
+    /// Limit of the processor time of all virtual CPUs together, in microseconds per 100 ms; the monitor enforces it. `None`: as
+    /// much as there is.
+    pub processor_time: Option<u64>,
     /// Settings: path beneath `/proc/sys`, and text. The pod does not start with one that keel can't apply.
     pub settings: Vec<(Vec<u8>, Vec<u8>)>,
     /// Most bytes of files in `/dev/shm`; `None`: as other file systems in memory.

@@ -25,4 +25,4 @@ pub mod tables;
 /// number of host processors, pods without a window, open-or-report, flag for access control lists. 9: unused arguments
 /// of an operation must be 0.
 /// 10: sockets. 11: containers, images. 14: the host's network.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;

@@ -211,7 +211,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = amount)]
     pub private_size: Option<u64>,
 
-    /// Number of processors, also a fraction: 1.5 are two virtual CPUs that use as much processor time as one and a half
+    /// Number of processors, also a fraction: 1.5 are two virtual CPUs that use as much processor time as one and a half; 0: the default
     /// [default: those of the host, at most 4]
     #[arg(long, value_name = "N", value_parser = Cpus::parse)]
     pub cpus: Option<Cpus>,
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(run("hull run --").unwrap_err(), ErrorKind::MissingRequiredArgument);
         assert_eq!(run("hull run --memory 1Q -- ls").unwrap_err(), ErrorKind::ValueValidation);
         assert_eq!(run("hull run --memory 1M -- ls").unwrap_err(), ErrorKind::ValueValidation);
-        assert_eq!(run("hull run --cpus 0 -- ls").unwrap_err(), ErrorKind::ValueValidation);
+        assert_eq!(run("hull run --cpus 0.001 -- ls").unwrap_err(), ErrorKind::ValueValidation);
         assert_eq!(run("hull run --cpus 99 -- ls").unwrap_err(), ErrorKind::ValueValidation);
         assert_eq!(run("hull run --doorbell=x -- ls").unwrap_err(), ErrorKind::InvalidValue);
         assert_eq!(run("hull run --timeout soon -- ls").unwrap_err(), ErrorKind::ValueValidation);

@@ -10,7 +10,7 @@ const DIGITS: usize = 9;
 const LEAST: u64 = ONE / 100;
 const MOST: u64 = abi::layout::MAX_CPUS as u64 * ONE;
 
-/// A number of processors, in billionths.
+/// A number of processors, in billionths; 0: the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpus(u64);
 
@@ -18,6 +18,16 @@ impl Cpus {
     /// A whole number.
     pub fn whole(count: usize) -> Self {
         Self(count as u64 * ONE)
+    }
+
+    /// The number, or `default` if none or 0 is given: that is no limit for docker, too.
+    pub fn or_default(given: Option<Self>, default: impl FnOnce() -> Self) -> Self {
+        given.filter(|cpus| cpus.0 > 0).unwrap_or_else(default)
+    }
+
+    /// The limit as control groups show it, in microseconds per 100 ms, if a number is given.
+    pub fn quota(given: Option<Self>) -> Option<u64> {
+        given.map(|cpus| cpus.0 / (ONE / 100_000)).filter(|quota| *quota > 0)
     }
 
     /// Virtual CPUs: the next whole number.
@@ -32,10 +42,12 @@ impl Cpus {
 
     /// Parses a number, also with a point: `2`, `0.5`, `.5`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("not a number of processors; give 0.01 to {}, such as 2 or 0.5", MOST / ONE);
+        let wrong = || {
+            format!("not a number of processors; give 0.01 to {}, such as 2 or 0.5, or 0 for the default", MOST / ONE)
+        };
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(whole) || !is_number(part) || whole.is_empty() && part.is_empty() {
+        if !is_number(whole) || !is_number(part) || text.is_empty() || text == "." {
             return Err(wrong());
         }
         if part.len() > DIGITS {
@@ -44,7 +56,7 @@ impl Cpus {
         let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| wrong())? };
         let part: u64 = format!("{part:0<DIGITS$}").parse().map_err(|_| wrong())?;
         let all = whole.checked_mul(ONE).and_then(|all| all.checked_add(part)).ok_or_else(wrong)?;
-        if (LEAST..=MOST).contains(&all) { Ok(Self(all)) } else { Err(wrong()) }
+        if all == 0 || (LEAST..=MOST).contains(&all) { Ok(Self(all)) } else { Err(wrong()) }
     }
 }
 
@@ -78,10 +90,23 @@ mod tests {
     }
 
     #[test]
+    fn zero_is_the_default() {
+        let given = |text| Cpus::parse(text).ok();
+        for text in ["0", "0.0", ".0", "0."] {
+            assert_eq!(Cpus::or_default(given(text), || Cpus::whole(3)), Cpus::whole(3), "{text}");
+            assert_eq!(Cpus::quota(given(text)), None, "{text}");
+        }
+        assert_eq!(Cpus::or_default(given("2"), || Cpus::whole(3)), Cpus::whole(2));
+        for (text, quota) in [("0.01", 1000), ("0.5", 50_000), ("1.5", 150_000), ("2", 200_000)] {
+            assert_eq!(Cpus::quota(given(text)), Some(quota), "{text}");
+        }
+        assert_eq!(Cpus::quota(None), None);
+    }
+
+    #[test]
     fn wrong_numbers() {
         let many = "9".repeat(40);
-        for text in ["0", "0.0", "0.009", "16.1", "17", "-1", "", ".", "two", "1e0", "+1", "1.5.0", "inf", " 1", &many]
-        {
+        for text in ["0.009", "16.1", "17", "-1", "", ".", "two", "1e0", "+1", "1.5.0", "inf", " 1", &many] {
             assert!(Cpus::parse(text).unwrap_err().starts_with("not a number of processors; "), "{text}");
         }
         assert!(Cpus::parse("0.5000000000").unwrap_err().starts_with("too exact; "));

@@ -272,8 +272,8 @@ mod tests {
             "memory = \"1Q\": not a size; write a number with an optional suffix K, M, G or T, such as 512M"
         );
         assert!(
-            line("version = 1\n[limits]\ncpus = 0")
-                .starts_with("cpus = \"0\": not a number of processors; give 0.01 to ")
+            line("version = 1\n[limits]\ncpus = 0.001")
+                .starts_with("cpus = \"0.001\": not a number of processors; give 0.01 to ")
         );
         assert!(line("version = 1\n[files]\nread = [':']").starts_with("read = \":\": no path; "));
         assert!(line("version = 1\n[network]\npublish = ['x']").starts_with("publish = \"x\": not a published port; "));

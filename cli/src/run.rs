@@ -2,6 +2,7 @@
 
 use crate::args::{RunArgs, default_cpus};
 use crate::container::Chosen;
+use crate::cpus::Cpus;
 use crate::environment::{self, Variables, Wanted};
 use crate::failure::{Failure, Result, reason};
 use crate::network::{self, NetMode};
@@ -221,6 +222,7 @@ pub(crate) fn configure(
     exports.iter_mut().for_each(|export| export.keep_setid = options.keep_setid);
     let mut rights = options.rights.rights()?;
     rights.settings.extend(options.network.settings());
+    rights.processor_time = Cpus::quota(options.cpus);
     let (passed, descriptors) = passed(&options.pass_fd)?;
     let pod = PodConfig {
         argv: options.program.into_iter().map(OsString::into_vec).collect(),
@@ -250,7 +252,7 @@ pub(crate) fn configure(
     };
     options.container.record(id)?;
     let rates = crate::rate::rates(&options.rate);
-    let cpus = options.cpus.unwrap_or_else(default_cpus);
+    let cpus = Cpus::or_default(options.cpus, default_cpus);
     Ok(RunConfig {
         memory_limit: options.memory.unwrap_or(cgroup::DEFAULT_MEMORY),
         cpus: cpus.count(),
@@ -306,9 +308,9 @@ fn hostname(option: Option<String>) -> Result<Vec<u8>> {
     let Some(name) = option else {
         return Ok(rustix::system::uname().nodename().to_bytes().to_vec());
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if name.is_empty() || name.len() > MAX_HOSTNAME || !name.chars().all(plain) {
-        let remedy = "use up to 64 letters, digits, dots and hyphens";
+        let remedy = "use up to 64 letters, digits, dots, hyphens and underscores";
         return Err(Failure::request(format!("--hostname {name}"), "not a host name", remedy));
     }
     Ok(name.into_bytes())

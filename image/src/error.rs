@@ -20,6 +20,8 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     NotFound,
+    /// No space is left.
+    Full,
     Other,
 }
 
@@ -50,7 +52,11 @@ impl Error {
             io::ErrorKind::ReadOnlyFilesystem => "use a writable store: --store DIR or HULL_STORE",
             _ => "check the file and its file system",
         };
-        Self::new(what, reason(error), remedy)
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
+            _ => Kind::Other,
+        };
+        Self { kind, ..Self::new(what, reason(error), remedy) }
     }
 
     /// A file of the store that is not what it was.
@@ -89,6 +95,16 @@ impl Error {
     /// Whether an image does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind == Kind::NotFound
+    }
+
+    /// Whether no space is left on a device.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kind == Kind::Full
+    }
+
+    /// The same error about another thing, if it is one about `what`.
+    pub(crate) fn renamed(self, what: &str, name: impl Display, remedy: &str) -> Self {
+        if self.what == what { Self { kind: self.kind, ..Self::new(name, self.why, remedy) } } else { self }
     }
 
     /// The same error about a thing inside another one: `OUTER: WHAT: …`.

@@ -92,7 +92,7 @@ pub struct Limits {
 /// The text of a number.
 fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "not a number")]
+    #[serde(untagged, expecting = "not a number without quotes, such as 1.5")]
     enum Number {
         Whole(i64),
         Fraction(f64),
@@ -288,6 +288,7 @@ set = { MODE = "test" }
             "line 4: \"a:b\": a port is a number from 1 to 65535, a range is PORT-PORT"
         );
         assert!(error("version = 1\n[network]\nalow = []").starts_with("line 3: unknown field `alow`"));
+        assert_eq!(error("version = 1\n[limits]\ncpus = \"2\""), "line 3: not a number without quotes, such as 1.5");
         assert!(error("version = 1\n[limits\n").starts_with("line 2: "));
         assert_eq!(
             error("version = 1\n[network]\nallow = [{ peer = \"1.1.1.1\", private = true }]"),

@@ -56,6 +56,22 @@ pub struct Located {
     pub nid: Option<u64>,
 }
 
+/// Why a path of an image leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// A directory on the way does not exist.
+    Missing {
+        /// Its names from the root.
+        names: Vec<Vec<u8>>,
+        /// A symbolic link led there.
+        by_link: bool,
+    },
+    /// What these names lead to is not a directory, but the path goes on.
+    NotADirectory(Vec<Vec<u8>>),
+    /// There are too many symbolic links, or they form a loop.
+    Loop,
+}
+
 /// An EROFS image as [`Tree::write_erofs`](crate::Tree::write_erofs) makes them: uncompressed, blocks of 4 KiB.
 #[derive(Debug)]
 pub struct Image {
@@ -356,30 +372,28 @@ impl Image {
     ///
     /// The image is damaged or cannot be read.
     pub fn lookup(&self, path: &[u8], follow: bool) -> Result<Option<u64>, Error> {
-        Ok(self.locate(path, follow)?.and_then(|located| located.nid))
+        Ok(self.locate(path, follow)?.ok().and_then(|located| located.nid))
     }
 
-    /// Where `path` leads, with links as in [`Image::lookup`]. `None`: the directory of its last name does not exist, or the
-    /// links form a loop.
+    /// Where `path` leads, with links as in [`Image::lookup`]; its last name need not exist.
     ///
     /// # Errors
     ///
     /// The image is damaged or cannot be read.
-    pub fn locate(&self, path: &[u8], follow: bool) -> Result<Option<Located>, Error> {
+    pub fn locate(&self, path: &[u8], follow: bool) -> Result<Result<Located, Lost>, Error> {
         // The last inode of `above` is a directory, unless the path ends there.
         let mut above = vec![(Vec::new(), self.root)];
         let mut left: Vec<Vec<u8>> = path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect();
         let (mut links, mut steps) = (0, 0);
-        let located = |above: Vec<(Vec<u8>, u64)>, new: Option<Vec<u8>>| Located {
-            nid: if new.is_some() { None } else { above.last().map(|(_, nid)| *nid) },
-            names: above.into_iter().skip(1).map(|(name, _)| name).chain(new).collect(),
+        let names = |above: Vec<(Vec<u8>, u64)>, new: Option<Vec<u8>>| -> Vec<Vec<u8>> {
+            above.into_iter().skip(1).map(|(name, _)| name).chain(new).collect()
         };
         while let Some(name) = left.pop() {
             steps += 1;
             let here = above.last().map_or(self.root, |(_, nid)| *nid);
             let stat = self.stat(here)?;
             if stat.kind != Kind::Directory {
-                return Ok(None);
+                return Ok(Err(Lost::NotADirectory(names(above, None))));
             }
             match &name[..] {
                 b"" | b"." => continue,
@@ -391,7 +405,12 @@ impl Image {
             }
             let Some(&(_, nid)) = self.names(&stat)?.iter().find(|(other, _)| *other == name) else {
                 let is_last = left.iter().all(|name| matches!(&name[..], b"" | b"."));
-                return Ok(is_last.then(|| located(above, Some(name))));
+                let names = names(above, Some(name));
+                return Ok(if is_last {
+                    Ok(Located { names, nid: None })
+                } else {
+                    Err(Lost::Missing { names, by_link: links > 0 })
+                });
             };
             let stat = self.stat(nid)?;
             if stat.kind != Kind::Symlink || (left.is_empty() && !follow) {
@@ -400,7 +419,7 @@ impl Image {
             }
             links += 1;
             if links > 40 || steps > 8192 {
-                return Ok(None);
+                return Ok(Err(Lost::Loop));
             }
             let target = self.target(&stat)?;
             if target.first() == Some(&b'/') {
@@ -408,7 +427,8 @@ impl Image {
             }
             left.extend(target.split(|&b| b == b'/').rev().map(<[u8]>::to_vec));
         }
-        Ok(Some(located(above, None)))
+        let nid = above.last().map(|(_, nid)| *nid);
+        Ok(Ok(Located { names: names(above, None), nid }))
     }
 
     /// The content of a regular file. `None`: there is none at `path`.

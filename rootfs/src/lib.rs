@@ -35,6 +35,6 @@ mod xattr;
 pub use directory::erofs_of;
 pub use erofs::{Options, Summary};
 pub use error::{Error, Fault, Limit, Name};
-pub use image::{Image, Kind, Located, Stat, is_whole};
+pub use image::{Image, Kind, Located, Lost, Stat, is_whole};
 pub use limits::Limits;
 pub use tree::Tree;

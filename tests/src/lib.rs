@@ -8,4 +8,5 @@ pub mod debian;
 pub mod environment;
 pub mod hull;
 pub mod process;
+pub mod registry;
 pub mod root;

@@ -390,3 +390,46 @@ fn free_ports_of_the_host() {
     hull.kill().unwrap();
     hull.wait().unwrap();
 }
+
+/// As with container engines, the user of a container may open its standard streams by name, whatever user started `hull`.
+#[test]
+fn standard_streams_belong_to_the_user() {
+    let root = Root::new();
+    let script = "echo out >/dev/stdout; echo err >/dev/stderr; read line </dev/stdin; echo $line >/proc/self/fd/1; stat -L -c %u /dev/stdout";
+    let dir = root.dir();
+    for (user, uid) in [("redis", "101"), ("7:8", "7"), ("0", "0")] {
+        let options = ["--root", dir.to_str().unwrap(), "-u", user];
+        let mut hull = hull_tests::hull::run_command(&options, &["sh", "-c", script]).unwrap();
+        let mut hull = hull.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut hull.stdin.take().unwrap(), b"in\n").unwrap();
+        let output = hull.wait_with_output().unwrap();
+        assert_eq!(
+            (text(&output.stdout), text(&output.stderr)),
+            (format!("out\nin\n{uid}\n"), "err\n".into()),
+            "{user}"
+        );
+    }
+    // /dev/null of the host stays what it is.
+    let outcome = sh(&root, &["-u", "redis"], "stat -L -c %u:%a /dev/stdin");
+    assert_eq!(outcome, "0:666\n");
+}
+
+/// The same for a terminal, which belongs to the group `tty` of the container.
+#[test]
+fn the_terminal_belongs_to_the_user() {
+    let root = Root::new();
+    let script = "echo out >/dev/stdout; echo tty >/dev/tty; echo con >/dev/console; stat -L -c %u:%g:%a /dev/console /dev/stdout";
+    let hull = hull_tests::hull::binary().unwrap();
+    let line = format!("{} run --root {} -u redis -- sh -c '{script}'", hull.display(), root.dir().display());
+    let mut terminal = Command::new("script");
+    let output = terminal.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).current_dir("/").output().unwrap();
+    let out = text(&output.stdout).replace('\r', "");
+    assert_eq!(out, "out\ntty\ncon\n101:5:620\n101:5:620\n");
+}
+
+#[test]
+fn host_names_may_have_underscores() {
+    let root = Root::new();
+    assert_eq!(sh(&root, &["--hostname", "my_host"], "busybox hostname; cat /etc/hostname"), "my_host\nmy_host\n");
+    assert!(refused(&root, &["--hostname", "my host"]).contains("not a host name"));
+}

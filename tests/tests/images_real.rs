@@ -13,6 +13,7 @@ use hull_tests::debian::Debian;
 use hull_tests::environment::Scratch;
 use hull_tests::hull;
 use hull_tests::process::text;
+use hull_tests::registry::Registry;
 use hull_tests::root::hull_run;
 
 const TARGET: &str = env!("CARGO_TARGET_TMPDIR");
@@ -31,41 +32,87 @@ static DEBIAN: LazyLock<(Debian, PathBuf)> = LazyLock::new(|| {
     (debian, store)
 });
 
+/// The image of umoci in further stores, by the other ways that an image comes into one: from an OCI layout folder, and pulled
+/// from a registry, to which the store of the archives pushed it. The blobs are the same.
+static OTHER_WAYS: LazyLock<[(PathBuf, String); 2]> = LazyLock::new(|| {
+    let (debian, store) = &*DEBIAN;
+    let scratch = Scratch::new().unwrap();
+    let layout = scratch.0.join("layout");
+    fs::create_dir(&layout).unwrap();
+    let unpacked = Command::new("tar").arg("-xf").arg(debian.archive("oci.tar")).arg("-C").arg(&layout).status();
+    assert!(unpacked.unwrap().success());
+    let [folder, pulled] = ["layout", "pulled"].map(|way| Path::new(TARGET).join(format!("debian-store-{way}")));
+    for store in [&folder, &pulled] {
+        let _ = fs::remove_dir_all(store);
+    }
+    assert_eq!(load(&folder, &layout), format!("Loaded image: {UMOCI}\n"));
+    // It ends here: what is pulled runs without it.
+    let registry = Registry::start(&scratch.0.join("registry"));
+    let name = format!("{}/systems/{UMOCI}", registry.host);
+    hull(store, &["tag", UMOCI, &name]);
+    hull(store, &["push", "-q", &name]);
+    hull(store, &["rmi", &name]);
+    hull(&pulled, &["pull", "-q", &name]);
+    [(folder, UMOCI.to_owned()), (pulled, name)]
+});
+
+/// A command of `hull` with a store, which must succeed; its output.
+#[track_caller]
+fn hull(store: &Path, words: &[&str]) -> String {
+    let output = Command::new(hull::binary().unwrap()).args(words).env("HULL_STORE", store).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
 /// `hull load`, which must succeed.
 #[track_caller]
 fn load(store: &Path, archive: &Path) -> String {
-    let mut command = Command::new(hull::binary().unwrap());
-    let output = command.args(["load", "-i"]).arg(archive).env("HULL_STORE", store).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
+    hull(store, &["load", "-i", archive.to_str().unwrap()])
 }
 
 /// Runs a script as a user in a chroot and in a pod of an image; both must print the same and succeed.
 #[track_caller]
 fn compare(image: &str, user: &str, shared: &Path, script: &str) -> String {
-    let (debian, store) = &*DEBIAN;
-    let host = debian.chroot(shared, user, script);
+    compare_in(&[(&DEBIAN.1, image)], user, shared, script)
+}
+
+/// The same for both images from archives, and for that of umoci from a layout folder and a registry.
+#[track_caller]
+fn compare_all_ways(user: &str, shared: &Path, script: &str) -> String {
+    let others = OTHER_WAYS.iter().map(|(store, name)| (store.as_path(), name.as_str()));
+    let images: Vec<_> = [PODMAN, UMOCI].map(|image| (DEBIAN.1.as_path(), image)).into_iter().chain(others).collect();
+    compare_in(&images, user, shared, script)
+}
+
+/// Runs a script in a chroot, and in a pod of each of some images in stores.
+#[track_caller]
+fn compare_in(images: &[(&Path, &str)], user: &str, shared: &Path, script: &str) -> String {
+    let host = DEBIAN.0.chroot(shared, user, script);
     assert_eq!(host.status, 0, "host: {}{}", text(&host.stdout), text(&host.stderr));
+    let host = text(&host.stdout);
+    for (store, image) in images {
+        compare_pod(store, image, user, shared, script, &host);
+    }
+    host
+}
+
+/// Runs a script in a pod of an image, which must print what the host did.
+#[track_caller]
+fn compare_pod(store: &Path, image: &str, user: &str, shared: &Path, script: &str, host: &str) {
     let grant = format!("{}:/shared:ro", shared.display());
     let words = ["-u", user, "-w", "/", "-e", "LC_ALL=C", "-e", "HOME=/tmp", "-v", &grant, image, "bash", "-c", script];
     let (code, out, messages) = hull_run(store, &words);
-    assert_eq!(code, 0, "pod: {out}{messages}");
-    let host = text(&host.stdout);
+    assert_eq!(code, 0, "pod of {}: {out}{messages}", store.display());
     let other = host.lines().zip(out.lines()).find(|(host, pod)| host != pod);
-    assert_eq!(other, None, "{messages}");
+    assert_eq!(other, None, "{}: {messages}", store.display());
     assert_eq!(host.lines().count(), out.lines().count());
-    out
 }
 
 #[test]
 fn all_files_are_those_of_the_packages() {
     let shared = Scratch::new().unwrap();
-    for image in [PODMAN, UMOCI] {
-        let all = compare(image, "root", &shared.0, include_str!("../images/all_files.sh"));
-        assert!(
-            all.lines().count() > 5000 && all.contains(" usr/bin/bash\n") && all.contains("usr/bin/su f 4755 0 0 1")
-        );
-    }
+    let all = compare_all_ways("root", &shared.0, include_str!("../images/all_files.sh"));
+    assert!(all.lines().count() > 5000 && all.contains(" usr/bin/bash\n") && all.contains("usr/bin/su f 4755 0 0 1"));
 }
 
 #[test]
@@ -122,11 +169,11 @@ with zipfile.ZipFile(sys.argv[1] + "/hull_greeting-1.0-py3-none-any.whl", "w") a
 fn java_node_and_packages_of_python() {
     let shared = Scratch::new().unwrap();
     wheel(&shared.0);
-    let java = compare(UMOCI, "nobody", &shared.0, include_str!("../images/java.sh"));
+    let java = compare_all_ways("nobody", &shared.0, include_str!("../images/java.sh"));
     assert!(java.contains("\na b nobody 17.") && java.matches("exit 5\n").count() == 3, "{java}");
-    let node = compare(PODMAN, "nobody", &shared.0, include_str!("../images/node.sh"));
+    let node = compare_all_ways("nobody", &shared.0, include_str!("../images/node.sh"));
     assert!(node.contains("\nhello world\n") && node.ends_with("3\nend 5\nexit 5\n"), "{node}");
-    let pip = compare(UMOCI, "root", &shared.0, include_str!("../images/pip.sh"));
+    let pip = compare_all_ways("root", &shared.0, include_str!("../images/pip.sh"));
     assert!(pip.contains("\nhello world /") && pip.contains("\nhello you\n"), "{pip}");
 }
 

@@ -117,3 +117,36 @@ fn only_a_fraction_is_watched() {
     assert!(watched(&["--cpus=0.5"]) && watched(&["--cpus=1.01"]));
     assert!(!watched(&["--cpus=1"]) && !watched(&["--cpus=2.0"]) && !watched(&[]));
 }
+
+/// What programs see of the limit: control groups as in a container of docker, and as many processors as virtual CPUs.
+#[test]
+fn programs_see_the_limit() {
+    require_kvm().unwrap();
+    let script = "cat /sys/fs/cgroup/cpu.max; nproc; grep -c ^processor /proc/cpuinfo; \
+        python3 -c 'import os; print(len(os.sched_getaffinity(0)))'";
+    for (cpus, limit, count) in [
+        (Some("0.5"), "50000", "1"),
+        (Some("1.5"), "150000", "2"),
+        (Some("0.01"), "1000", "1"),
+        (Some("3"), "300000", "3"),
+        (Some("0"), "max", ""),
+        (None, "max", ""),
+    ] {
+        // One of 0.01 would take a minute for all of it.
+        let script = if cpus == Some("0.01") { "read line </sys/fs/cgroup/cpu.max; echo $line" } else { script };
+        let options: Vec<&str> = cpus.iter().flat_map(|cpus| ["--cpus", cpus]).collect();
+        let outcome = run(&options, &["sh", "-c", script]);
+        let out = text(&outcome.stdout);
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(
+            lines.first().copied(),
+            Some(format!("{limit} 100000").as_str()),
+            "{cpus:?}: {}",
+            text(&outcome.stderr)
+        );
+        assert!(lines[1..].iter().all(|line| *line == lines[1]), "{cpus:?}: {out}");
+        if !count.is_empty() {
+            assert!(lines[1..].iter().all(|line| *line == count), "{cpus:?}: {out}");
+        }
+    }
+}

@@ -38,7 +38,8 @@ pub fn inspect(args: &InspectArgs) -> Result<u8> {
     }
     match (template, &args.format) {
         (Some(template), _) => {
-            for object in &found {
+            for object in &mut found {
+                complete(object);
                 print(&(template.fill(object)? + "\n"));
             }
         }
@@ -96,6 +97,32 @@ fn object(details: &Details) -> Result<Value> {
         }
     }
     Ok(object)
+}
+
+/// Fields of docker's `Config` that are texts, lists and maps.
+const TEXTS: [&str; 3] = ["User", "WorkingDir", "StopSignal"];
+const LISTS: [&str; 4] = ["Cmd", "Entrypoint", "Env", "OnBuild"];
+const MAPS: [&str; 3] = ["ExposedPorts", "Labels", "Volumes"];
+
+/// Adds the fields that docker's templates know of each image, though its configuration does not have them.
+fn complete(object: &mut Value) {
+    let add = |object: &mut Value, name: &str, value: Value| {
+        if object[name].is_null() {
+            object[name] = value;
+        }
+    };
+    for name in ["Created", "Author", "Variant"] {
+        add(object, name, "".into());
+    }
+    let config = &mut object["Config"];
+    if config.is_null() {
+        *config = json!({});
+    }
+    if config.is_object() {
+        TEXTS.iter().for_each(|name| add(config, name, "".into()));
+        LISTS.iter().for_each(|name| add(config, name, json!([])));
+        MAPS.iter().for_each(|name| add(config, name, json!({})));
+    }
 }
 
 /// `hull history`.

@@ -49,7 +49,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("-a", "leave it out: standard streams are always connected"),
     ("--attach", "leave it out: standard streams are always connected"),
     ("--sig-proxy", "leave it out: signals are always passed on"),
-    ("--stop-timeout", "limit the time with --timeout DURATION"),
+    ("--stop-timeout", "leave it out: end hull with SIGTERM, and after that time with SIGKILL"),
     ("--log-driver", "leave it out: redirect standard output"),
     ("--log-opt", "leave it out: redirect standard output"),
     ("--network-alias", NETWORK),

@@ -41,6 +41,17 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
+/// A word after the last argument that a command has.
+fn one_too_many(command: &str, word: &str) -> Failure {
+    match command {
+        "cp" => {
+            let remedy = "copy their directory, or an archive of them: tar -c FILE... | hull cp - IMAGE:PATH";
+            Failure::request(format!("cp: {word}"), "one file or directory is copied to one place", remedy)
+        }
+        _ => Failure::request(word, "one argument too many", format!("see hull {command} --help")),
+    }
+}
+
 /// Converts a parser error into a failure with a remedy. `arguments` is the whole command line.
 pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = |kind| match error.get(kind) {
@@ -56,7 +67,7 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Failure {
         ErrorKind::UnknownArgument => {
             let name = name.unwrap_or("an argument");
             if !name.starts_with('-') {
-                return Failure::request(argument.unwrap_or(name), "not known here", SEE);
+                return one_too_many(command, argument.unwrap_or(name));
             }
             // In `trace` single letters are strace's.
             let foreign = (command == "run" || name.starts_with("--")).then(|| counterpart(name)).flatten();
@@ -161,6 +172,12 @@ mod tests {
         expect("hull run", &nothing);
         expect("hull run --", &nothing);
         expect("hull run --cpus 1 --cpus 2 -- ls", "--cpus: given twice; give it once");
+        expect(
+            "hull cp a b t:/",
+            "cp: t:/: one file or directory is copied to one place; copy their directory, or an archive of them: \
+                tar -c FILE... | hull cp - IMAGE:PATH",
+        );
+        expect("hull load x", "x: one argument too many; see hull load --help");
         expect("hull trace -c -C -- ls", "--summary-only: contradicts --summary; choose one of them");
         expect("hull run --memory", "--memory: a value is missing; write --memory <SIZE>");
         expect(
@@ -168,7 +185,7 @@ mod tests {
             "--memory 1Q: not a size; write a number with an optional suffix K, M, G or T, such as 512M",
         );
         expect("hull run --doorbell=x -- ls", "--doorbell x: not known; choose one of adaptive, exit, event, poll");
-        assert!(line("hull run --cpus 0 -- ls").starts_with("--cpus 0: "));
+        assert!(line("hull run --cpus 17 -- ls").starts_with("--cpus 17: "));
         assert!(line("hull run --ro : -- ls").starts_with("--ro :: no path; write"));
         assert!(line("hull run --no-host=1 -- ls").starts_with("--no-host: "));
         expect("hull tag a", "tag: <NAME[:TAG]> is missing; see hull tag --help");

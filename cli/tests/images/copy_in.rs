@@ -14,7 +14,7 @@ fn image(scene: &Scene) {
     let script = "set -e
         umask 022; mkdir -p root/etc root/usr/bin root/srv/data
         echo old >root/etc/motd; echo tool >root/usr/bin/tool; ln -s usr/bin root/bin; ln -s /srv/data root/data
-        ln -s motd root/etc/link; chmod 750 root/srv/data; chown 7:8 root/srv/data";
+        ln -s motd root/etc/link; ln -s /none root/etc/dangling; ln -s loop root/etc/loop; chmod 750 root/srv/data; chown 7:8 root/srv/data";
     scene.run("sh", &["-c", script]);
     scene.hull(&["import", "root", "t", "-c", "CMD [\"/bin/tool\"]", "-c", "ENV A=b"]);
 }
@@ -163,17 +163,37 @@ fn places_are_chosen_as_docker_does() {
 }
 
 #[test]
+fn files_without_a_size_are_read_to_their_end() {
+    let scene = Scene::new();
+    image(&scene);
+    for (from, to) in [("/proc/version", "proc"), ("/sys/kernel/mm/transparent_hugepage/enabled", "sys")] {
+        scene.hull(&["cp", "-q", from, &format!("t:/{to}")]);
+        scene.hull(&["cp", "-q", &format!("t:/{to}"), to]);
+        assert_eq!(fs::read(scene.path(to)).unwrap(), fs::read(from).unwrap());
+    }
+}
+
+#[test]
 fn what_is_refused_changes_nothing() {
     let scene = Scene::new();
     image(&scene);
     let script = "mkdir -p dir/bin wh; echo f >dir/bin/x; echo f >file; mkdir motd; echo f >wh/.wh.motd
         mkdir a && echo f >a/x && tar -cf through.tar --transform=s,^a,bin, a/x && tar -Pcf out.tar --transform=s,^a,../a, a/x
-        tar -cf wh.tar -C wh .wh.motd; echo text >text.tar";
+        tar -cf wh.tar -C wh .wh.motd; echo text >text.tar
+        head -c 9000 /dev/urandom >big; tar -cf - big | head -c 4000 >cut.tar; tar -czf - big | head -c 4000 >packed.tar
+        ln a/x a/y; tar -cf links.tar a/x a/y; tar --delete -f links.tar a/x";
     scene.run("sh", &["-c", script]);
     let id = scene.inspect("t")["Id"].clone();
     for (from, to, why) in [
-        ("file", "t:/none/x", "t:latest:/none/x: its directory does not exist in the image; "),
-        ("file", "t:/etc/motd/x", "its directory does not exist in the image"),
+        (
+            "file",
+            "t:/none/x",
+            "t:latest:/none/x: the directory /none does not exist in the image; copy to a directory that exists",
+        ),
+        ("file", "t:/etc/motd/x", "t:latest:/etc/motd/x: /etc/motd is not a directory of the image; "),
+        ("file", "t:/etc/link/", "/etc/motd is not a directory of the image"),
+        ("file", "t:/etc/dangling/x", "a link leads to /none, which does not exist in the image"),
+        ("file", "t:/etc/loop/x", "its links form a loop"),
         ("file", "t:/none/", "no such directory in the image"),
         ("dir", "t:/etc/motd", "a directory can't take the place of a file"),
         ("dir/.", "t:/", "t:latest:/bin: not a directory; name the directory that it stands for"),
@@ -181,7 +201,10 @@ fn what_is_refused_changes_nothing() {
         ("none", "t:/etc", "none: no such file"),
         ("wh", "t:/etc", "names that begin with .wh. mean that a file is removed"),
         ("file", "none:/etc", "none: no such image"),
-        ("text.tar", "t:/etc", "archive"),
+        ("text.tar", "t:/etc", "hull: standard input: no valid tar archive: "),
+        ("cut.tar", "t:/etc", "hull: standard input: no valid tar archive: "),
+        ("packed.tar", "t:/etc", "hull: standard input: no valid tar archive: "),
+        ("links.tar", "t:/etc", "hull: standard input: "),
         ("wh.tar", "t:/etc", ".wh.motd: in layers"),
         ("through.tar", "t:/", "t:latest:/bin: not a directory"),
         ("out.tar", "t:/etc", "leads out of the destination"),

@@ -191,3 +191,61 @@ fn lines_that_are_wrong() {
     let (code, text) = line(&["save", "-o", "/no/such/file", "one"]);
     assert!(code == 1 && text.ends_with("name a file that can be written\n"), "{text}");
 }
+
+#[test]
+fn templates_know_fields_that_an_image_does_not_have() {
+    let scene = Scene::new();
+    scene.write("root/file", b"x");
+    scene.hull(&["import", "root", "plain"]);
+    let format = "{{.Config.Entrypoint}}{{.Config.Cmd}}{{.Config.Env}} {{.Config.Labels}} <{{.Config.User}}{{.Author}}> \
+        {{len .Config.ExposedPorts}} {{if .Config.Volumes}}yes{{else}}no{{end}}";
+    assert_eq!(scene.hull(&["inspect", "-f", format, "plain"]), "[][][] map[] <> 0 no\n");
+    assert!(!scene.command(&["inspect", "-f", "{{.Config.Nothing}}", "plain"]).status().unwrap().success());
+}
+
+/// A store on a file system that has no block left: what fails says so in one line, and images can be removed.
+#[test]
+fn a_full_disk_can_be_freed() {
+    let script = r#"set -eu; hull=$1; cd "$2"; mkdir -p full; mount -t tmpfs -o size=20m tmpfs full; export HULL_STORE=full/store
+        "$hull" load -qi one >&2; "$hull" load -qi two >&2; "$hull" load -qi big && exit 3; test -z "$(ls full/store/tmp)"
+        cat /dev/zero >full/fill 2>/dev/null || true
+        "$hull" tag one:1 one:2 && exit 3; "$hull" import two && exit 3
+        "$hull" images --format '{{.Repository}}'
+        "$hull" rmi one:1 && "$hull" images --format '{{.Repository}}' && "$hull" tag two:1 two:2 && "$hull" rmi two:1 two:2 && "$hull" images -q"#;
+    let scene = two();
+    scene.write("big", &docker("big:1", &[tar(&[("big", &vec![1; 30 << 20])])]));
+    let mut unshare = std::process::Command::new("unshare");
+    let output =
+        unshare.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_hull")]).arg(scene.path("")).output();
+    let output = output.unwrap();
+    let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{out}{errors}");
+    let lines: Vec<&str> = out.lines().filter(|line| !line.starts_with("Deleted: ")).collect();
+    let expected = ["one", "two", "Untagged: one:1", "two", "Untagged: two:1", "Untagged: two:2"];
+    assert_eq!(lines, expected, "{errors}");
+    let full: Vec<&str> = errors.lines().filter(|line| line.starts_with("hull: ")).collect();
+    assert_eq!(full.len(), 3, "{errors}");
+    for line in full {
+        assert!(line.contains("no space left on device; free some space, for instance with hull prune"), "{line}");
+    }
+}
+
+/// A store that can't be written can be read, and what would change it says so in one line.
+#[test]
+fn a_read_only_store_is_read() {
+    let script = r#"set -eu; hull=$1; cd "$2"; mount --bind store store; mount -o remount,ro,bind store; export HULL_STORE=store
+        "$hull" images --format '{{.Repository}}'; "$hull" inspect -f '{{.RepoTags}}' one:1; "$hull" save -o saved one:1
+        for words in "tag one:1 x" "rmi one:1" "load -i one" "import one" "cp one two:1:/" "prune -f"; do "$hull" $words && exit 3; done; true"#;
+    let scene = two();
+    let mut unshare = std::process::Command::new("unshare");
+    let output =
+        unshare.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_hull")]).arg(scene.path("")).output();
+    let output = output.unwrap();
+    let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && out.ends_with("[one:1]\n"), "{out}{errors}");
+    assert_eq!(errors.lines().count(), 6, "{errors}");
+    for line in errors.lines() {
+        let why = "read-only file system; use a writable store: --store DIR or HULL_STORE";
+        assert!(line.starts_with("hull: ") && line.ends_with(why), "{line}");
+    }
+}

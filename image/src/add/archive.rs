@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Builder, Entry, EntryType};
 
 use super::below::Below;
-use super::{is_whiteout, whiteout};
-use crate::error::{Error, Result, reason};
+use super::{INPUT, is_whiteout, unreadable, whiteout};
+use crate::error::{Error, Result};
 use crate::import::folder::Owner;
 
 /// Writes the entries of `stream` below `target`.
@@ -18,7 +18,7 @@ pub(super) fn write(
     owner: Owner,
     out: impl Write,
 ) -> Result<()> {
-    let fail = |error: io::Error| Error::invalid("archive", reason(&error));
+    let fail = |error: io::Error| unreadable(&error);
     let mut layer = Builder::new(out);
     let mut archive = Archive::new(stream);
     for entry in archive.entries().map_err(fail)? {
@@ -48,7 +48,7 @@ fn inside(path: &Path) -> Result<PathBuf> {
             Component::Normal(name) => inner.push(name),
             Component::ParentDir => {
                 let why = format!("the name {} leads out of the destination", path.display());
-                return Err(Error::invalid("archive", why));
+                return Err(Error::invalid(INPUT, why));
             }
             _ => {}
         }
@@ -63,7 +63,7 @@ fn append<R: Read, W: Write>(
     target: &Path,
     owner: Owner,
 ) -> Result<()> {
-    let fail = |error: io::Error| Error::invalid("archive", reason(&error));
+    let fail = |error: io::Error| unreadable(&error);
     let mut extended = Vec::new();
     if let Some(records) = entry.pax_extensions().map_err(fail)? {
         for record in records {
@@ -97,7 +97,7 @@ fn append<R: Read, W: Write>(
     let link = match kind {
         EntryType::Link | EntryType::Symlink => {
             let link = entry.link_name().map_err(fail)?;
-            Some(link.ok_or_else(|| Error::invalid("archive", "a link has no target"))?.into_owned())
+            Some(link.ok_or_else(|| Error::invalid(INPUT, "a link has no target"))?.into_owned())
         }
         _ => None,
     };

@@ -8,14 +8,14 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rootfs::{Kind, Located};
+use rootfs::{Kind, Located, Lost};
 use serde_json::{Value, json};
 
 use crate::bundle::Bundle;
 use crate::compress;
 use crate::copy::damaged;
 use crate::digest::Digest;
-use crate::error::{Error, Result, excerpt};
+use crate::error::{Error, Result, excerpt, reason};
 use crate::import::folder::{self, Owner};
 use crate::install::{Installed, Options, install};
 use crate::limits::{self, Limits};
@@ -53,6 +53,16 @@ enum Plan {
     Archive { target: PathBuf },
 }
 
+impl Plan {
+    /// What is read, for messages.
+    fn source(&self) -> String {
+        match self {
+            Self::File { source, .. } => source.display().to_string(),
+            Self::Archive { .. } => INPUT.to_owned(),
+        }
+    }
+}
+
 impl Store {
     /// Copies a file or directory of the host, or the tar archive of standard input (`-`), to a path of an image, as docker
     /// does with a container. The image itself stays as it is, without this name.
@@ -82,7 +92,15 @@ impl Store {
         let layer = layer(&writer, &mut bundle, &plan, &mut Below::new(&files, &image.name), addition);
         let installed = layer.and_then(|layer| {
             let comment = format!("Copied {} to {}", from.display(), String::from_utf8_lossy(to));
-            with_layer(&writer, &mut bundle, &parts, layer, &comment).map(|installed| (installed, layer.1))
+            let added = with_layer(&writer, &mut bundle, &parts, layer, &comment).map_err(|error| {
+                // The digest of the new layer says nothing to the caller.
+                error.renamed(
+                    &format!("layer {}", layer.0),
+                    plan.source(),
+                    "check its names and links, then copy again",
+                )
+            });
+            added.map(|installed| (installed, layer.1))
         });
         let (installed, bytes) = installed.inspect_err(|_| {
             bundle = Bundle::default();
@@ -106,9 +124,7 @@ impl Store {
 fn plan(files: &rootfs::Image, what: &str, to: &[u8], from: &Path, follow: bool) -> Result<Plan> {
     let fail = |why: &str, remedy: &str| Err(Error::new(what, why, remedy));
     let located = files.locate(to, true).map_err(|error| damaged(what, &error))?;
-    let Some(Located { names, nid }) = located else {
-        return fail("its directory does not exist in the image", "copy to a directory that exists");
-    };
+    let Located { names, nid } = located.map_err(|why| lost(what, why))?;
     let place: PathBuf = names.into_iter().map(std::ffi::OsString::from_vec).collect();
     let stat = nid.map(|nid| files.stat(nid)).transpose().map_err(|error| damaged(what, &error))?;
     let kind = stat.map(|stat| stat.kind);
@@ -142,6 +158,37 @@ fn plan(files: &rootfs::Image, what: &str, to: &[u8], from: &Path, follow: bool)
     Ok(Plan::File { source, target })
 }
 
+/// A destination that leads nowhere.
+fn lost(what: &str, why: Lost) -> Error {
+    let path = |names: Vec<Vec<u8>>| {
+        let path: Vec<u8> = names.iter().flat_map(|name| [b"/", &name[..]].concat()).collect();
+        excerpt(&String::from_utf8_lossy(&path))
+    };
+    let (why, remedy) = match why {
+        Lost::Missing { names, by_link: false } => {
+            (format!("the directory {} does not exist in the image", path(names)), "copy to a directory that exists")
+        }
+        Lost::Missing { names, by_link: true } => {
+            let why = format!("a link leads to {}, which does not exist in the image", path(names));
+            (why, "name a path without that link, or copy that directory first")
+        }
+        Lost::NotADirectory(names) => {
+            (format!("{} is not a directory of the image", path(names)), "copy to a directory that exists")
+        }
+        Lost::Loop => ("its links form a loop".to_owned(), "name a path without links"),
+    };
+    Error::new(what, why, remedy)
+}
+
+/// What an archive of standard input is called in messages.
+const INPUT: &str = "standard input";
+
+/// An archive of standard input that can't be read.
+fn unreadable(error: &io::Error) -> Error {
+    let remedy = "give the whole output of `tar -c`, plain or packed with gzip or zstd";
+    Error::new(INPUT, format!("no valid tar archive: {}", reason(error)), remedy)
+}
+
 /// Stores the new layer.
 fn layer(
     writer: &Writer,
@@ -156,7 +203,10 @@ fn layer(
         let written = scope.spawn(move || match plan {
             Plan::File { source, target } => copy(source, target, below, owner, output),
             Plan::Archive { target } => {
-                let (_, stream) = compress::unpack(io::stdin()).map_err(|error| Error::packed("archive", &error))?;
+                let (_, stream) = compress::unpack(io::stdin()).map_err(|error| match error.kind() {
+                    io::ErrorKind::Unsupported => Error::packed(INPUT, &error),
+                    _ => unreadable(&error),
+                })?;
                 archive::write(stream, target, below, owner, output)
             }
         });

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs::{self, Metadata};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,11 @@ use crate::error::{Error, Result};
 
 /// Largest list of names, or value, of extended attributes that Linux has.
 const XATTR: usize = 64 << 10;
+
+/// The content of a named file of at most that size may be longer or shorter than its size says.
+const SMALL: u64 = 4096;
+/// Most content of such a file.
+const MOST: u64 = 64 << 20;
 
 /// To whom the files of a layer belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +71,8 @@ pub(crate) fn write_at(
             continue;
         }
         if has_entry(&name, &data)? {
-            append(&mut archive, &path, &name, &data, owner, &mut links).map_err(fail)?;
+            let is_named = inner.as_os_str().is_empty();
+            append(&mut archive, &path, &name, &data, (owner, is_named), &mut links).map_err(fail)?;
         }
         if data.is_dir() {
             let mut names: Vec<_> = fs::read_dir(&path)
@@ -84,7 +90,7 @@ fn append(
     path: &Path,
     inner: &Path,
     data: &Metadata,
-    owner: Owner,
+    (owner, is_named): (Owner, bool),
     links: &mut HashMap<(u64, u64), PathBuf>,
 ) -> io::Result<()> {
     let mut header = Header::new_ustar();
@@ -122,6 +128,13 @@ fn append(
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let size = file.metadata()?.len();
+        // Files of /proc have no size, those of /sys the size of a page. Some of them have no end either, or wait for one to
+        // come: only one that the caller named is read to its end.
+        if is_named && size <= SMALL {
+            let content = read_to_end(file)?;
+            header.set_size(content.len() as u64);
+            return archive.append_data(&mut header, name, &content[..]);
+        }
         header.set_size(size);
         return archive.append_data(&mut header, name, Whole { file, left: size });
     }
@@ -136,6 +149,18 @@ fn append(
         header.set_device_minor(rustix::fs::minor(data.rdev()))?;
     }
     archive.append_data(&mut header, name, io::empty())
+}
+
+/// Reads a file that may have another length than its size says.
+fn read_to_end(file: impl io::Read) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    // Whole pages: some files of /proc have records, of which none is read in part.
+    file.take(MOST + SMALL).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST {
+        let why = format!("it has no size and more than {} MiB of content", MOST >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(content)
 }
 
 /// Reads as many bytes of a file as its size was: that was written already.
@@ -187,7 +212,12 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+
+    #[test]
+    fn a_file_without_an_end_is_an_error() {
+        assert_eq!(read_to_end(io::repeat(7)).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_to_end(io::repeat(7).take(MOST)).unwrap().len() as u64, MOST);
+    }
 
     #[test]
     fn a_file_that_becomes_shorter_is_an_error() {

@@ -48,6 +48,9 @@ pub fn boot(_info: &'static BootInfo) -> ! {
     }
     stream::set_stop_signal(config.stop_signal);
     let files = FdTable::new();
+    if let Err(errno) = stream::give_owner(&config, &tree) {
+        fail("the owner of the terminal", errno);
+    }
     let streams = stream::standard(&config);
     let standard = (0..).zip(&streams).filter_map(|(number, file)| Some((number, file.clone()?)));
     for (number, file) in standard.chain(stream::passed(&config)) {

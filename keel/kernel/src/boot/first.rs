@@ -126,6 +126,7 @@ fn restrict(rights: &Rights) {
         crate::sched::connector::end(super::EXIT_HULL, text.as_bytes())
     }
     pid::limit_threads(rights.most_threads);
+    crate::fs::sys::show_processor_limit(rights.processor_time);
     let me = crate::task::current();
     me.no_new_privs.set(rights.no_new_privs);
     if !rights.filter.is_empty()

@@ -21,6 +21,7 @@ use hal::cell::Global;
 use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::memory::chunk;
+use vfs::tree::Tree;
 use vfs::{Attachments, Attr, Change, Dst, Src};
 
 /// Maximum bytes of one request.
@@ -35,6 +36,27 @@ static CONSOLE: Global<Cell<(u64, u64, u64)>> = Global::new(Cell::new((0, 0, 0))
 /// Makes the terminal the file with these attributes.
 pub fn set_console(attr: &Attr) {
     CONSOLE.set((attr.dev, attr.ino, attr.rdev));
+}
+
+/// Owner of the standard streams in a container, as container engines give them to the container's user: so it can open
+/// `/dev/stdout`, whatever user started `hull`. The host's object keeps its own.
+static OWNER: Global<Cell<Option<u32>>> = Global::new(Cell::new(None));
+
+/// Group and permissions of a container's terminal, those of a pseudo-terminal for the group `tty`.
+const TERMINAL: (u32, u32) = (5, 0o620);
+
+/// Gives the standard streams to the user of a container, and `/dev/console` to it if one of them is the terminal.
+pub fn give_owner(config: &PodConfig, tree: &Tree) -> Result<()> {
+    if config.container.is_none() {
+        return Ok(());
+    }
+    OWNER.set(Some(config.uid));
+    if !config.streams.contains(&StreamKind::Terminal) {
+        return Ok(());
+    }
+    let (gid, mode) = TERMINAL;
+    let change = Change { mode: Some(mode), uid: Some(config.uid), gid: Some(gid), ..Change::default() };
+    tree.root().lookup(b"dev", &[], false)?.lookup(b"console", &[], false)?.inode().change(&change)
 }
 
 /// A standard stream, or another inherited descriptor.
@@ -249,6 +271,17 @@ impl Stream {
             // ttyname(3) compares it with the file that `link_name` leads to.
             let (dev, ino, rdev) = CONSOLE.get();
             attr[0] = Attr { dev, ino, rdev, ..attr[0] };
+        }
+        // Devices such as /dev/null belong to all of the host.
+        if let Some(uid) = OWNER.get()
+            && self.number < 3
+            && self.kind != StreamKind::Device
+        {
+            attr[0].uid = uid;
+            if self.is_terminal() {
+                let (gid, mode) = TERMINAL;
+                attr[0] = Attr { gid, mode: attr[0].mode & g::S_IFMT | mode, ..attr[0] };
+            }
         }
         Ok(attr[0])
     }

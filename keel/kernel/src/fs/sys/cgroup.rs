@@ -6,6 +6,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
+use hal::cell::Global;
 use uapi::Result;
 use vfs::Inode;
 use vfs::memory::Text;
@@ -38,6 +40,25 @@ fn used() -> u64 {
     ram.total.saturating_sub(ram.free)
 }
 
+/// Limit of the pod's processor time in microseconds per period, which the monitor enforces.
+static PROCESSOR_TIME: Global<Cell<Option<u64>>> = Global::new(Cell::new(None));
+
+/// Period of that limit in microseconds, the default of Linux.
+const PERIOD: u64 = 100_000;
+
+/// What `cpu.max` shows from now on.
+pub fn show_processor_limit(limit: Option<u64>) {
+    PROCESSOR_TIME.set(limit);
+}
+
+/// `cpu.max`: quota and period.
+fn processor_limit() -> String {
+    match PROCESSOR_TIME.get() {
+        Some(quota) => format!("{quota} {PERIOD}\n"),
+        None => format!("max {PERIOD}\n"),
+    }
+}
+
 fn directory() -> Table {
     table([
         ("cgroup.controllers", constant("cpuset cpu memory pids\n")),
@@ -51,7 +72,7 @@ fn directory() -> Table {
         ("cgroup.threads", Entry::file(0o444, || ids(true))),
         ("cgroup.type", constant("domain\n")),
         ("cpu.idle", constant("0\n")),
-        ("cpu.max", constant("max 100000\n")),
+        ("cpu.max", text(processor_limit)),
         ("cpu.max.burst", constant("0\n")),
         ("cpu.stat", text(cpu_statistics)),
         ("cpu.weight", constant("100\n")),

@@ -9,7 +9,7 @@ mod net;
 
 use alloc::rc::Rc;
 use alloc::string::String;
-pub use cgroup::root as cgroup_root;
+pub use cgroup::{root as cgroup_root, show_processor_limit};
 use uapi::Result;
 use vfs::mount::FileSystem;
 use vfs::synth::{Entry, SYSFS_MAGIC, SynthFs, Table, table};
