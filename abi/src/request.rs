@@ -326,7 +326,7 @@ operations! {
             /// `flags` of renameat2(2).
             flags: u32,
         } [u8] => [NodeAttr] -> ();
-        /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes.
+        /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes. ESTALE: another file has the path.
         SetAttr = 51 {
             /// Number of the export.
             export: u32,

@@ -294,6 +294,11 @@ impl HostFiles for HostDir {
         if is_so() { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
+    fn pause(&self, _ns: u64) -> Result<()> {
+        // Nothing that it may wait for happens meanwhile.
+        Err(Errno::EINTR)
+    }
+
     fn close(&self, close: Close) {
         self.handles.borrow_mut().remove(&close.handle);
     }
@@ -495,7 +500,17 @@ impl HostDir {
                         std::format!("/proc/self/fd/{fd}").into()
                     }
                 };
-                Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
+                let change: AttrChange = bytemuck::pod_read_unaligned(head);
+                if set.handle == 0 {
+                    let mut attr = [0; size_of::<NodeAttr>()];
+                    Self::put_attr(&mut attr, &io(fs::symlink_metadata(&path))?);
+                    let attr: NodeAttr = bytemuck::pod_read_unaligned(&attr);
+                    let has = (attr.ino, attr.dev, attr.btime, attr.btime_ns);
+                    if change.ino != 0 && has != (change.ino, change.dev, change.btime, change.btime_ns) {
+                        return Err(Errno::ESTALE);
+                    }
+                }
+                Self::set_attr(&path, &change)?;
                 let following = if set.handle == 0 { fs::symlink_metadata(&path) } else { fs::metadata(&path) };
                 Self::put_attr(output, &io(following)?);
                 Ok(set.reply(()))
