@@ -24,5 +24,6 @@ pub mod tables;
 /// ones. 7: passed descriptors, populating pages ahead of use, files named by handles, files without a name, holes. 8:
 /// number of host processors, pods without a window, open-or-report, flag for access control lists. 9: unused arguments
 /// of an operation must be 0.
-/// 10: sockets. 11: containers, images. 14: the host's network.
-pub const VERSION: u32 = 17;
+/// 10: sockets. 11: containers, images. 14: the host's network. 17: the limit of processor time. 18: the file that a change of
+/// attributes is for, attributes before it.
+pub const VERSION: u32 = 18;

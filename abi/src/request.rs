@@ -327,7 +327,7 @@ operations! {
             flags: u32,
         } [u8] => [NodeAttr] -> ();
         /// Change attributes. Input: [`AttrChange`], then path. Output: the new attributes, then, as far as there is room, those
-        /// right before the change.
+        /// right before the change. ESTALE: another file has the path.
         SetAttr = 51 {
             /// Number of the export.
             export: u32,

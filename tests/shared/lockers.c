@@ -62,6 +62,20 @@ static void tried(const char *file) {
     printf("by a reader: %s\n", fcntl(reader, F_SETLK, &after) ? check_error(errno) : "locked");
 }
 
+// What a process of another one's lease is told.
+static void opened(const char *file, int flags) {
+    printf("at once: %s\n", open(file, flags | O_NONBLOCK) < 0 ? check_error(errno) : "opened");
+    printf("later: %s\n", open(file, flags) < 0 ? check_error(errno) : "opened");
+}
+
+// Reads a file whether or not open(2) waits for the lease.
+static void read_all(const char *file) {
+    char text[32] = "";
+    int fd = MUST(open(file, O_RDONLY));
+    MUST(read(fd, text, sizeof text - 1));
+    puts(text);
+}
+
 static int counted(const char *file, enum kind kind, int turns) {
     int fd = MUST(open(file, O_RDWR));
     for (int i = 0; i < turns; i++) {
@@ -90,6 +104,10 @@ int main(int argc, char **argv) {
     const char *what = argv[1], *file = argv[2];
     enum kind kind = argc < 4 ? POSIX : !strcmp(argv[3], "posix") ? POSIX : !strcmp(argv[3], "ofd") ? OFD : FLOCK;
     short type = argc > 4 && !strcmp(argv[4], "read") ? F_RDLCK : F_WRLCK;
+    // Not to be opened before.
+    if (!strcmp(what, "open")) return opened(file, O_RDWR), 0;
+    if (!strcmp(what, "cut")) return opened(file, O_WRONLY | O_TRUNC), 0;
+    if (!strcmp(what, "read")) return read_all(file), 0;
     int fd = MUST(open(file, O_RDWR));
     if (!strcmp(what, "try")) {
         tried(file);
@@ -191,6 +209,21 @@ int main(int argc, char **argv) {
             MUST(wait(&status));
             if (status) return 1;
         }
+    } else if (!strcmp(what, "lease")) {
+        // A lease that is given back a while after another process asks for the file.
+        sigset_t set;
+        int number;
+        sigemptyset(&set);
+        sigaddset(&set, SIGIO);
+        MUST(sigprocmask(SIG_BLOCK, &set, NULL));
+        MUST(fcntl(fd, F_SETLEASE, F_WRLCK));
+        say("leased");
+        MUST(sigwait(&set, &number));
+        say("asked");
+        sleep_ms(300);
+        MUST(fcntl(fd, F_SETLEASE, F_UNLCK));
+        say("given back");
+        until_told();
     } else {
         return 2;
     }

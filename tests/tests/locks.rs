@@ -295,6 +295,27 @@ fn readers_of_a_read_only_grant_exclude_writers_of_the_host() {
     holder.ends();
 }
 
+/// A process of the host has a lease on a file: a pod that opens it waits until it is given back, as a process of the host does.
+#[test]
+fn a_lease_of_the_host_is_waited_for() {
+    for cpus in CPUS {
+        for what in ["open", "cut", "read"] {
+            let place = Place::new();
+            fs::write(place.file(), "content").unwrap();
+            let lease = || Running::saying(&mut place.host(&["lease"]), "leased");
+            let holder = lease();
+            let expected = output(&mut place.host(&[what]));
+            holder.ends();
+            fs::write(place.file(), "content").unwrap();
+            let mut holder = lease();
+            assert_eq!(output(&mut place.pod(cpus, &[what])), expected, "{what} {cpus}");
+            holder.says("asked");
+            holder.says("given back");
+            holder.ends();
+        }
+    }
+}
+
 #[test]
 fn databases_survive_writers_on_the_host_and_in_pods() {
     const ROWS: usize = 40;

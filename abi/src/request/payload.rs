@@ -120,8 +120,19 @@ pub struct AttrChange {
     pub atime_ns: u32,
     /// Nanoseconds of the modification time.
     pub mtime_ns: u32,
+    /// The inode number of the file that is to be changed, with its device and birth time as in [`NodeAttr`]; 0: any file. If
+    /// another file has the path, nothing changes: ESTALE.
+    pub ino: u64,
+    /// Its device.
+    pub dev: u64,
+    /// Its birth time, seconds.
+    pub btime: i64,
+    /// Nanoseconds of the birth time.
+    pub btime_ns: u32,
+    /// 0.
+    pub reserved: u32,
 }
-const _: () = assert!(core::mem::size_of::<AttrChange>() == 48);
+const _: () = assert!(core::mem::size_of::<AttrChange>() == 80);
 
 /// Bits of [`AttrChange::valid`].
 pub mod set_attr {

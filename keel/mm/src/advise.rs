@@ -160,7 +160,7 @@ impl Mm {
             let from = v.start.max(start);
             (from, v.end.min(end), keel_core::vma::Attributes::advance(&v.attrs, from - v.start))
         };
-        vfs::memory::collect(inner.vmas.overlapping(start, end).iter().map(cut))
+        vfs::memory::collect(inner.vmas.overlapping(start, end).map(cut))
     }
 
     fn apply(&self, from: usize, to: usize, area: &Area, advice: u32) -> Result<()> {
@@ -275,7 +275,7 @@ impl Mm {
         if lock && !on_fault {
             // A PROT_NONE mapping can't be populated.
             let untouchable = |v: &Vma<Area>| v.attrs.prot.is_empty();
-            if self.inner().vmas.overlapping(start, end).iter().any(untouchable) {
+            if self.inner().vmas.overlapping(start, end).any(untouchable) {
                 return Err(Errno::ENOMEM);
             }
             self.populate(start, end).map_err(|error| match error {
@@ -310,7 +310,7 @@ impl Mm {
     pub fn locked_within(&self, start: usize, end: usize) -> u64 {
         let inner = self.inner();
         let within = |v: &Vma<Area>| (v.end.min(end) - v.start.max(start)) as u64;
-        let locked = inner.vmas.overlapping(start, end).iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
+        let locked = inner.vmas.overlapping(start, end).filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED));
         locked.map(within).sum()
     }
 }
@@ -318,6 +318,6 @@ impl Mm {
 impl Inner {
     /// Number of locked bytes.
     pub(super) fn locked_bytes(&self) -> u64 {
-        self.vmas.iter().filter(|v| v.attrs.flags.contains(AreaFlags::LOCKED)).map(|v| v.len() as u64).sum()
+        self.vmas.totals().locked
     }
 }

@@ -12,6 +12,7 @@ use bitflags::bitflags;
 use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
+use core::ops::AddAssign;
 use hal::paging::Prot;
 use keel_core::vma::Attributes;
 use vfs::Inode;
@@ -262,7 +263,42 @@ impl Area {
     }
 }
 
+/// Sums over mappings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Number of mappings as the program made them: guard pages split none.
+    pub mappings: usize,
+    /// Mapped bytes, which RLIMIT_AS limits.
+    pub bytes: u64,
+    /// Bytes that RLIMIT_DATA limits.
+    pub data: u64,
+    /// Locked bytes, which RLIMIT_MEMLOCK limits.
+    pub locked: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.mappings += more.mappings;
+        self.bytes += more.bytes;
+        self.data += more.data;
+        self.locked += more.locked;
+    }
+}
+
 impl Attributes for Area {
+    type Totals = Totals;
+
+    fn totals(&self, len: usize, above: Option<&Self>) -> Totals {
+        let bytes = len as u64;
+        let joined = above.is_some_and(|above| self.continues_but_for_guards(len, above));
+        Totals {
+            mappings: usize::from(!joined),
+            bytes,
+            data: if self.is_data() { bytes } else { 0 },
+            locked: if self.flags.contains(AreaFlags::LOCKED) { bytes } else { 0 },
+        }
+    }
+
     fn advance(&self, bytes: usize) -> Self {
         Self {
             prot: self.prot,

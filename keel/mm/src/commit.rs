@@ -33,7 +33,7 @@ impl Inner {
             return Ok(());
         }
         let end = start + len;
-        let replaced = self.vmas.overlapping(start, end).iter().filter(|v| v.attrs.counts());
+        let replaced = self.vmas.overlapping(start, end).filter(|v| v.attrs.counts());
         let replaced: usize = replaced.map(|v| v.end.min(end) - v.start.max(start)).sum();
         check(len.saturating_sub(replaced) as u64)
     }

@@ -130,7 +130,7 @@ impl Mm {
     ) -> Option<AreaInfo> {
         let heap = (self.layout().start_brk, self.brk_end());
         let inner = self.inner();
-        let from = inner.vmas.overlapping(address, USER_TOP.max(address)).iter();
+        let from = inner.vmas.overlapping(address, USER_TOP.max(address));
         let found = from.take_while(|vma| next || vma.start <= address).find(|vma| {
             let of_file = matches!(vma.attrs.backing, Backing::File(..) | Backing::Shared(..));
             wanted(vma.attrs.prot, vma.attrs.flags, of_file)

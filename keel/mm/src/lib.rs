@@ -301,7 +301,7 @@ impl Mm {
     /// released then (ETXTBSY, unlinked files). The pages go with [`Self::clear`]; program memory must not be used any more.
     pub fn drop_mappings(&self) {
         let gone = core::mem::take(&mut self.inner().vmas);
-        shared::note_detached(gone.overlapping(0, USER_TOP));
+        shared::note_detached(gone.iter());
         // The last handle of a file may go here, which may block.
         drop(gone);
         drop(self.exe.take());
@@ -409,7 +409,7 @@ impl Inner {
 
     /// Bytes mapped, for RLIMIT_AS.
     fn mapped_bytes(&self) -> u64 {
-        self.vmas.iter().map(|v| v.len() as u64).sum()
+        self.vmas.totals().bytes
     }
 }
 

@@ -116,7 +116,7 @@ impl Mm {
         }
         let (prot, anonymous, image) = (area.prot, area.is_anonymous(), area.flags.contains(AreaFlags::IMAGE));
         let text = prot.contains(Prot::EXEC) && area.file().is_some();
-        if inner.vmas.overlapping(start, start + len).len() > MOST_AT_ONCE {
+        if inner.check_few(start, start + len).is_err() {
             drop(inner);
             self.unmap(start, start + len)?;
             inner = self.inner();
@@ -159,7 +159,7 @@ impl Mm {
             if splits {
                 inner.make_room(1)?;
             }
-            let next = inner.vmas.overlapping(at, end).get(MOST_AT_ONCE).map_or(end, |v| v.start);
+            let next = inner.vmas.overlapping(at, end).nth(MOST_AT_ONCE).map_or(end, |v| v.start);
             let removed = inner.unmap(at, next);
             inner.release();
             drop(removed);
@@ -277,14 +277,14 @@ impl Inner {
     /// EPERM if something in `[start, end)` is sealed.
     pub(super) fn check_seals(&self, start: usize, end: usize) -> Result<()> {
         let sealed = |vma: &Vma<Area>| vma.attrs.flags.contains(AreaFlags::SEALED);
-        if self.vmas.overlapping(start, end).iter().any(sealed) { Err(Errno::EPERM) } else { Ok(()) }
+        if self.vmas.overlapping(start, end).any(sealed) { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// Whether an area of `len` bytes at `start`, in place of what is there, would exceed RLIMIT_AS or RLIMIT_DATA. As in
     /// Linux all that it replaces counts, whatever it is.
     fn exceeds(&self, (start, len): (usize, usize), area: &Area, limits: Limits) -> bool {
         let end = start + len;
-        let replaced = self.vmas.overlapping(start, end).iter().map(|v| v.end.min(end) - v.start.max(start)).sum();
+        let replaced = self.vmas.overlapping(start, end).map(|v| v.end.min(end) - v.start.max(start)).sum();
         self.grows_beyond(len.saturating_sub(replaced), area, limits)
     }
 
@@ -297,7 +297,7 @@ impl Inner {
 
     /// Number of bytes that RLIMIT_DATA limits.
     fn data_bytes(&self) -> u64 {
-        self.vmas.iter().filter(|v| v.attrs.is_data()).map(|v| v.len() as u64).sum()
+        self.vmas.totals().data
     }
 
     /// The address for a new mapping.
@@ -341,7 +341,7 @@ impl Inner {
     /// Makes room for `count` mappings more. ENOMEM: too many, or no memory.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         let most = MAX_MAPPINGS.saturating_sub(count);
-        if self.vmas.len() > most && self.count_without_guards() > most {
+        if self.vmas.len() > most && self.vmas.totals().mappings > most {
             return Err(Errno::ENOMEM);
         }
         self.make_room_for_guard()
@@ -357,19 +357,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Number of mappings as the program made them: guard pages split none.
-    fn count_without_guards(&self) -> usize {
-        let all = self.vmas.overlapping(0, USER_TOP);
-        let joined = |pair: &&[Vma<Area>]| {
-            let [a, b] = pair else { return false };
-            a.end == b.start && a.attrs.continues_but_for_guards(a.len(), &b.attrs)
-        };
-        all.len() - all.windows(2).filter(joined).count()
-    }
-
     /// ENOMEM if there are too many mappings in `[start, end)` for [`Inner::unmap`].
     pub(super) fn check_few(&self, start: usize, end: usize) -> Result<()> {
-        if self.vmas.overlapping(start, end).len() > MOST_AT_ONCE { Err(Errno::ENOMEM) } else { Ok(()) }
+        if self.vmas.overlapping(start, end).nth(MOST_AT_ONCE).is_some() { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Takes everything out of `[start, end)`. The caller drops what comes back when nothing is

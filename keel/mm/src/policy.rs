@@ -83,7 +83,7 @@ impl Mm {
     /// permits.
     pub fn bind(&self, start: usize, end: usize, policy: Option<Policy>) -> Result<()> {
         let mut inner = self.inner();
-        let empty = inner.vmas.overlapping(start, end).is_empty();
+        let empty = inner.vmas.is_free(start, end);
         if empty || policy.is_some() && !inner.vmas.is_covered(start, end) {
             return Err(Errno::EFAULT);
         }

@@ -157,7 +157,7 @@ impl Mm {
         wants: impl Fn(&Rc<SharedObject>, &Vma<Area>, u64) -> bool,
     ) -> Option<(Rc<SharedObject>, usize, usize)> {
         let inner = self.inner();
-        inner.vmas.overlapping(from, USER_TOP).iter().find_map(|vma| {
+        inner.vmas.overlapping(from, USER_TOP).find_map(|vma| {
             let (object, _, page) = segment_of(&vma.attrs)?;
             wants(object, vma, page).then(|| (object.clone(), vma.start, vma.end))
         })

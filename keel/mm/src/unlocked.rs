@@ -99,7 +99,7 @@ impl Inner {
     /// Whether the range is of a size that can be taken away at once, and holds nothing but plain anonymous mappings.
     fn is_plain(&self, start: usize, end: usize) -> bool {
         let plain = |vma: &Vma<Area>| vma.attrs.is_anonymous() && !vma.attrs.flags.intersects(NOT_PLAIN);
-        end - start <= LARGE_PAGE_SIZE && self.vmas.overlapping(start, end).iter().all(plain)
+        end - start <= LARGE_PAGE_SIZE && self.vmas.overlapping(start, end).all(plain)
     }
 
     fn unlocked_unmap(&mut self, start: usize, end: usize) -> Option<()> {

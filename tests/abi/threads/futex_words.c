@@ -7,33 +7,52 @@
 #define F(...) T(syscall(SYS_futex, __VA_ARGS__))
 
 static uint32_t word, other;
-static const struct timespec soon = {0, 30000000}, later = {2, 0};
+static const struct timespec soon = {0, 30000000}, later = {60, 0};
 static volatile int stage;
 static long result;
 
 static void *owner(void *unused) {
     syscall(SYS_futex, &word, FUTEX_LOCK_PI_PRIVATE, 0, NULL);
     stage = 1;
-    sleep_ms(80);
+    while (stage < 2) sleep_ms(1);
     return unused;
 }
 
 static void *next_owner(void *unused) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 5;
+    until.tv_sec += 60;
     result = syscall(SYS_futex, &word, FUTEX_LOCK_PI_PRIVATE, 0, &until);
     YES((word & FUTEX_TID_MASK) == (uint32_t)gettid());
     YES(word & FUTEX_OWNER_DIED);
     return unused;
 }
 
+static volatile int waiters[2];
+
+// Waits until a thread that has set this number sleeps, which it does in the call that follows.
+static void until_asleep(volatile int *tid) {
+    char state = 0;
+    while (*tid == 0) sleep_ms(1);
+    for (; state != 'S'; sleep_ms(5)) {
+        char path[64], line[64] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", *tid);
+        int fd = MUST(open(path, O_RDONLY));
+        MUST(read(fd, line, sizeof line - 1));
+        close(fd);
+        state = strrchr(line, ')')[2];
+    }
+    *tid = 0;
+}
+
 static void *waiter(void *unused) {
+    waiters[0] = gettid();
     result = syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, word, &later);
     return unused;
 }
 
 static void *waiter_of_all(void *unused) {
+    waiters[1] = gettid();
     syscall(SYS_futex, &word, FUTEX_WAIT, word, &later);
     return unused;
 }
@@ -45,11 +64,12 @@ int main(void) {
     pthread_create(&threads[0], NULL, owner, NULL);
     while (stage == 0) sleep_ms(1);
     pthread_create(&threads[1], NULL, next_owner, NULL);
-    sleep_ms(30);
+    while (!(*(volatile uint32_t *)&word & FUTEX_WAITERS)) sleep_ms(1);
     F(&word, FUTEX_WAKE_PRIVATE, 1);
     F(&word, FUTEX_WAKE, 1);
     F(&word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, -1);
     F(&other, FUTEX_WAKE_OP_PRIVATE, 1, 1, &word, FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_NE, 0));
+    stage = 2;
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
     N(result);
@@ -71,7 +91,7 @@ int main(void) {
     PART("a plain waiter where a lock is");
     word = 5;
     pthread_create(&threads[0], NULL, waiter, NULL);
-    sleep_ms(50);
+    until_asleep(&waiters[0]);
     word = self | FUTEX_WAITERS;
     F(&word, FUTEX_UNLOCK_PI_PRIVATE);
     YES(word == (self | FUTEX_WAITERS));
@@ -85,7 +105,8 @@ int main(void) {
     word = 0;
     pthread_create(&threads[0], NULL, waiter, NULL);
     pthread_create(&threads[1], NULL, waiter_of_all, NULL);
-    sleep_ms(50);
+    until_asleep(&waiters[0]);
+    until_asleep(&waiters[1]);
     F(&word, FUTEX_WAKE, 9);
     pthread_join(threads[1], NULL);
     F(&word, FUTEX_WAKE_PRIVATE, 9);

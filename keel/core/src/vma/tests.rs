@@ -1,4 +1,5 @@
-use super::{Attributes, VmaSet};
+use super::chunks::Chunks;
+use super::{Attributes, Vma, VmaSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -12,6 +13,12 @@ std::thread_local! {
 
 std::thread_local! {
     static SEARCHED: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts insertions that allocate.
+pub(super) fn note_inserted(allocates: bool) {
+    ALLOCATED.set(ALLOCATED.get() + usize::from(allocates));
 }
 
 /// Counts free ranges that a search looked at.
@@ -32,9 +39,29 @@ struct Tag {
     gap: usize,
 }
 
+/// Sums over mappings; `alike`: those with the tag of the adjacent one above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    bytes: usize,
+    tags: usize,
+    alike: usize,
+}
+
+impl core::ops::AddAssign for Sums {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.tags += more.tags;
+        self.alike += more.alike;
+    }
+}
+
 const ANON: usize = usize::MAX;
 
 impl Attributes for Tag {
+    type Totals = Sums;
+    fn totals(&self, len: usize, above: Option<&Self>) -> Sums {
+        Sums { bytes: len, tags: usize::from(self.tag), alike: usize::from(above.is_some_and(|a| a.tag == self.tag)) }
+    }
     fn advance(&self, bytes: usize) -> Self {
         Self { offset: if self.offset == ANON { ANON } else { self.offset + bytes }, gap: 0, ..*self }
     }
@@ -214,7 +241,8 @@ fn behaves_like_an_array_of_pages() {
 }
 
 fn check(set: &VmaSet<Tag>, model: &[Option<Tag>], random: &mut impl FnMut(usize) -> usize) {
-    for pair in set.items.windows(2) {
+    let items: Vec<&Vma<Tag>> = set.iter().collect();
+    for pair in items.windows(2) {
         assert!(pair[0].end <= pair[1].start, "ordered, no overlap");
         let joined = pair[0].end == pair[1].start && pair[0].attrs.continues(pair[0].len(), &pair[1].attrs);
         assert!(!joined, "neighbours are merged");
@@ -234,4 +262,119 @@ fn found_like_in(set: &VmaSet<Tag>, model: &[Option<Tag>], (low, high): (usize, 
     let free = |s: usize| s >= low && s + len <= high && model[s..s + len].iter().all(Option::is_none);
     let want = (0..model.len()).rev().find(|&s| free(s));
     assert_eq!(set.find_free(len, low, high, 0), want, "{len} in {low}..{high} of {:?}", ranges(set));
+}
+
+/// As above with many mappings, most of them small.
+#[test]
+fn behaves_like_an_array_of_pages_in_many_chunks() {
+    const SIZE: usize = 3000;
+    const ROOM: usize = 4;
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move |n: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % n as u64) as usize
+    };
+    let mut most = 0;
+    for round in 0..8 {
+        let mut set = VmaSet::new();
+        let mut model: Vec<Option<Tag>> = vec![None; SIZE];
+        for step in 0..6000 {
+            let start = random(SIZE);
+            let longest = if random(200) == 0 { SIZE } else { 1 + round };
+            let end = (start + 1 + random(longest)).min(SIZE);
+            assert!(set.try_reserve(ROOM));
+            ALLOCATED.set(0);
+            match random(5) {
+                0..=2 => {
+                    let attrs = Tag { tag: random(4) as u8, offset: ANON, gap: 0 };
+                    set.insert(start, end, attrs.clone());
+                    model[start..end].fill(Some(attrs));
+                }
+                3 => {
+                    let gone: usize = set.remove(start, end).iter().map(super::Vma::len).sum();
+                    assert_eq!(gone, model[start..end].iter().flatten().count());
+                    model[start..end].fill(None);
+                }
+                _ => {
+                    let tag = random(4) as u8;
+                    set.update(start, end, |a| a.tag = tag);
+                    model[start..end].iter_mut().flatten().for_each(|a| a.tag = tag);
+                }
+            }
+            assert_eq!(ALLOCATED.get(), 0, "only reserved memory is used");
+            check_chunks(&set);
+            if step % 100 == 0 {
+                check(&set, &model, &mut random);
+                check(&set.try_clone().unwrap(), &model, &mut random);
+            }
+            let len = 1 + random(12);
+            if step % 7 == 0 {
+                found_like_in(&set, &model, (0, SIZE), len);
+            }
+            most = most.max(set.chunks.list().len());
+        }
+    }
+    assert!(most > 8, "{most} chunks");
+}
+
+/// The rules for chunks, the bounds of free ranges, and the totals.
+fn check_chunks(set: &VmaSet<Tag>) {
+    let list = set.chunks.list();
+    let most = Chunks::<Tag>::MOST;
+    let mut below = 0;
+    for chunk in list {
+        assert!(chunk.items.len() <= most && (list.len() == 1 || !chunk.items.is_empty()));
+        assert!(list.len() == 1 || chunk.items.capacity() >= most);
+        for v in &chunk.items {
+            assert!(chunk.widest.get() >= v.start - below);
+            below = v.end;
+        }
+    }
+    assert!(list.windows(2).all(|pair| pair[0].items.len() + pair[1].items.len() > most / 2));
+    let items: Vec<&Vma<Tag>> = set.iter().collect();
+    assert_eq!(set.len(), items.len());
+    let mut sums = Sums::default();
+    for (index, v) in items.iter().enumerate() {
+        let above = items.get(index + 1).filter(|above| above.start == v.end);
+        sums += v.attrs.totals(v.len(), above.map(|above| &above.attrs));
+    }
+    assert_eq!(set.totals(), sums);
+    let middle = items.get(items.len() / 2).map_or(0, |v| v.start + 1);
+    let from = items.iter().position(|v| v.end > middle).unwrap_or(items.len());
+    let to = items.iter().position(|v| v.start >= middle + 100).unwrap_or(items.len());
+    assert!(set.overlapping(middle, middle + 100).eq(items[from..to].iter().copied()));
+}
+
+/// One more mapping, and one less, move the mappings of about a chunk, wherever they are.
+#[test]
+fn changes_move_few() {
+    const MANY: usize = 60_000;
+    let mut set = VmaSet::new();
+    for i in 0..MANY {
+        set.insert(i, i + 1, anon((i % 2) as u8));
+    }
+    MOVED.set(0);
+    for i in 0..MANY {
+        let at = i * 7919 % MANY;
+        set.remove(at, at + 1);
+    }
+    assert!(set.is_empty());
+    assert!(MOVED.get() <= MANY * Chunks::<Tag>::MOST, "{} moved", MOVED.get());
+}
+
+/// Searches for larger and smaller places in turn skip chunks without room.
+#[test]
+fn searches_skip_full_chunks() {
+    const MANY: usize = 20_000;
+    let mut set = VmaSet::new();
+    SEARCHED.set(0);
+    for i in 0..MANY {
+        let len = 1 + i % 2;
+        let at = set.find_free(len, 0, 1 << 30, 0).unwrap();
+        set.insert(at, at + len, anon((i % 3) as u8));
+    }
+    let chunks = set.chunks.list().len();
+    assert!(SEARCHED.get() <= MANY * (chunks + Chunks::<Tag>::MOST), "{} searched", SEARCHED.get());
 }

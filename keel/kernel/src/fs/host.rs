@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
 use hal::clock::monotonic_ns;
 use hal::frame::{FRAME_SIZE, Frame};
-use uapi::Result;
+use uapi::{Errno, Result};
 use vfs::host::{Done, HostFiles, Part, Parts};
 
 /// Initial estimate and maximum of the cost of a short request, in ns: the virtual CPU's exit, and other threads' work
@@ -120,6 +120,13 @@ impl HostFiles for Monitor {
     fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()> {
         let queue = self.waiting.get_or_init(|| Rc::new(WaitQueue::new()));
         wait_until(core::slice::from_ref(queue), None, Interrupt::Never, || is_so().then_some(()))
+    }
+
+    fn pause(&self, ns: u64) -> Result<()> {
+        match wait_until(&[], Some(monotonic_ns().saturating_add(ns)), Interrupt::ByKill, || None::<()>) {
+            Err(Errno::ETIMEDOUT) | Ok(()) => Ok(()),
+            Err(_) => Err(Errno::EINTR),
+        }
     }
 
     fn wake(&self) {

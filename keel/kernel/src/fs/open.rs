@@ -8,6 +8,7 @@ use crate::file::place::PathFile;
 use crate::file::{File, pipe};
 use crate::ipc::mqueue;
 use crate::mm::{Program, user};
+use crate::sched::wait::{self, Interrupt};
 use crate::task;
 use crate::task::descriptors;
 use crate::task::path::{self, Caller, retry_stale};
@@ -16,7 +17,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
-use vfs::host::HostNode;
+use vfs::host::{HostNode, LEASE_FIRST_NS, LEASE_MOST_NS};
 use vfs::landlock::access;
 use vfs::mount::flags;
 use vfs::node::Node;
@@ -260,14 +261,14 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
             // Access 3 is for ioctl(2) alone, though it takes the permission to write.
             let stores = how.flags & g::O_TRUNC != 0 || matches!(flags & g::O_ACCMODE, g::O_WRONLY | g::O_RDWR);
             let claim = if stores { Some(Claim::write(&place)?) } else { None };
-            let opened = place.unless_stale(inode.open(writes))?;
+            let opened = when_not_leased(flags, || place.unless_stale(inode.open(writes)))?;
             if opened.is_none() && !created {
-                let readable = inode.check_readable(wanted & MAY_READ != 0, how.flags & g::O_TRUNC != 0);
-                place.unless_stale(readable)?;
+                let (reads, cuts) = (wanted & MAY_READ != 0, how.flags & g::O_TRUNC != 0);
+                when_not_leased(flags, || place.unless_stale(inode.check_readable(reads, cuts)))?;
             }
             if how.flags & g::O_TRUNC != 0 && !created {
                 cred.restrict(&place, access::TRUNCATE)?;
-                place.unless_stale(inode.truncate(0))?;
+                when_not_leased(flags, || place.unless_stale(inode.truncate(0)))?;
                 crate::mm::reverse::truncated(&inode, 0);
                 notify::happened(&place, g::IN_MODIFY, false);
                 ops::drop_set_id(&place, &cred)?;
@@ -290,6 +291,24 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     }
     file.denied.set(denied as u16);
     Ok(file)
+}
+
+/// Runs a part of open(2) that fails with EAGAIN as long as a process of the host has a lease (`F_SETLEASE`) on the file. The
+/// attempt makes the host's kernel tell that process to give the lease up; there is no event when it has. EAGAIN with
+/// `O_NONBLOCK`; ERESTARTSYS.
+fn when_not_leased<T>(flags: u32, mut run: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut pause = LEASE_FIRST_NS;
+    loop {
+        match run() {
+            Err(Errno::EAGAIN) if flags & g::O_NONBLOCK == 0 => {}
+            other => return other,
+        }
+        let deadline = hal::clock::monotonic_ns().saturating_add(pause);
+        match wait::park(Some(deadline), Interrupt::BySignal, || None::<()>) {
+            Err(Errno::ETIMEDOUT) | Ok(()) => pause = LEASE_MOST_NS.min(2 * pause),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Rights that a domain must allow to open a file, landlock(7).

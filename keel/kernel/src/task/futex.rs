@@ -167,10 +167,10 @@ fn changed(address: usize, value: u32) -> Option<Errno> {
     }
 }
 
-/// A call without the big lock: there is no waiter to wake, or the word has another value. `None`: call the handler.
+/// A call without the big lock: there is no waiter to wake, or the word has another value. `None`: call the handler, as always
+/// without `FUTEX_PRIVATE_FLAG`, because the mapping decides whether there can be a futex.
 pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32) -> Option<isize> {
-    let private = op & g::FUTEX_PRIVATE_FLAG != 0;
-    if !can_be_at(address) {
+    if op & g::FUTEX_PRIVATE_FLAG == 0 || !can_be_at(address) {
         return None;
     }
     match op & !g::FUTEX_PRIVATE_FLAG {
@@ -183,11 +183,7 @@ pub fn unlocked(address: usize, op: u32, value: u32, timeout: usize, value3: u32
         }
         _ => return None,
     }
-    if !private {
-        // The word must be mapped.
-        raw::load_u32(address).ok()?;
-    }
-    futex_count::nobody_waits(address, private).then_some(0)
+    futex_count::nobody_waits(address).then_some(0)
 }
 
 pub(crate) fn wait(address: usize, private: bool, value: u32, bits: u32, deadline_ns: Option<u64>) -> Result<()> {

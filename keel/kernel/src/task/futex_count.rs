@@ -48,10 +48,9 @@ pub(super) fn is_quiet(key: Key) -> bool {
     count(key).load(Relaxed) == 0
 }
 
-/// Whether there are no waiters in the bucket of the word at an address, in any address space. Earlier stores of the
-/// program are visible to threads that begin to wait after this.
-pub(super) fn nobody_waits(address: usize, is_private: bool) -> bool {
+/// Whether there are no waiters with `FUTEX_PRIVATE_FLAG` in the bucket of the word at an address, in any address space.
+/// Earlier stores of the program are visible to threads that begin to wait after this.
+pub(super) fn nobody_waits(address: usize) -> bool {
     fence(SeqCst);
-    let count = if is_private { private(address) } else { &*OTHERS };
-    count.load(Relaxed) == 0
+    private(address).load(Relaxed) == 0
 }

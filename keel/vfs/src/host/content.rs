@@ -33,6 +33,11 @@ const MAX_WRITE: usize = 256 << 10;
 /// How often pages for a mapping are read again that were written meanwhile, before the window shows them.
 const TRIES: usize = 8;
 
+/// First and longest pause before a file is opened again on which a process of the host has a lease, in ns.
+pub const LEASE_FIRST_NS: u64 = 1_000_000;
+/// See [`LEASE_FIRST_NS`].
+pub const LEASE_MOST_NS: u64 = 50_000_000;
+
 /// Identifies a version of a file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
@@ -94,6 +99,9 @@ pub(super) struct Content {
     locked: Cell<u64>,
     /// Part of it can't be read, perhaps: pages for mappings are read, not shown in the window unseen.
     pub(super) distrusted: Cell<bool>,
+    /// Programs may store into the host's page cache, or may have done so since the attributes were asked for: when a mapping was
+    /// last seen, monotonic ns.
+    stored_to: Cell<Option<u64>>,
     /// The node's, if it has one.
     shown: OnceCell<Arc<Shown>>,
 }
@@ -238,7 +246,7 @@ impl HostNode {
             _ => self.open_handle(false).map(drop),
         };
         // Whatever else is wrong is told when it is used.
-        if asked == Err(Errno::EACCES) { asked } else { Ok(()) }
+        if matches!(asked, Err(Errno::EACCES | Errno::EAGAIN)) { asked } else { Ok(()) }
     }
 
     fn keep_handle(&self, new: Handle) -> u64 {
@@ -253,6 +261,19 @@ impl HostNode {
         content.handle.set(Some(new));
         self.host().cache.has_handle(self.this.clone());
         id
+    }
+
+    /// Runs what opens the file where no open(2) can wait: EAGAIN says that a process of the host has a lease on it
+    /// (`F_SETLEASE`), which the attempt makes it give up. EINTR: the thread is being killed.
+    fn when_not_leased<R>(&self, mut run: impl FnMut() -> Result<R>) -> Result<R> {
+        let mut pause = LEASE_FIRST_NS;
+        loop {
+            match run() {
+                Err(Errno::EAGAIN) => self.host().io.pause(pause)?,
+                other => return other,
+            }
+            pause = LEASE_MOST_NS.min(2 * pause);
+        }
     }
 
     /// Runs a request on the handle; opens it (again) when the cache closed it meanwhile.
@@ -476,7 +497,7 @@ impl HostNode {
         let size = attr.size;
         read_parts(offset, size, dst, |part, dst| {
             let wanted = (dst.remaining() as u64).div_ceil(PAGE);
-            match self.page(part.page, wanted, size)? {
+            match self.when_not_leased(|| self.page(part.page, wanted, size))? {
                 Some(frame) => dst.put_frame(&frame, part.in_page, part.len),
                 None => self.read_uncached(part.page * PAGE + part.in_page as u64, part.len, dst),
             }

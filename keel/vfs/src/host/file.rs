@@ -1,8 +1,8 @@
 //! Host files as inodes: changes go to the host at once, but for small writes ([`super::gather`]).
 
+use super::HostNode;
 use super::gather::End;
 use super::order::Asked;
-use super::{HostNode, Key};
 use crate::acl::{Acl, Kind};
 use crate::inode::Attachments;
 use crate::memory::append;
@@ -87,6 +87,20 @@ impl HostNode {
     }
 }
 
+impl HostNode {
+    /// A change by one of its paths; `send` fails with ESTALE if another file has the path. ESTALE: no path is known.
+    fn by_path<R>(&self, send: impl Fn(u64, &[u8]) -> Result<R>) -> Result<R> {
+        for _ in 0..super::node::TRIES {
+            let (handle, path) = self.subject()?;
+            match send(handle, &path) {
+                Err(Errno::ESTALE) => self.is_misplaced(),
+                sent => return sent,
+            }
+        }
+        Err(Errno::ESTALE)
+    }
+}
+
 impl Inode for HostNode {
     fn as_any(&self) -> &dyn Any {
         self
@@ -94,7 +108,7 @@ impl Inode for HostNode {
 
     fn attr(&self) -> Result<Attr> {
         self.settle_content()?;
-        self.fresh_attr()
+        self.attr_after_stores()
     }
 
     fn perm(&self) -> Result<(u32, u32, u32)> {
@@ -409,6 +423,8 @@ impl Inode for HostNode {
             return Ok(());
         }
         let _held = self.export.hold_paths()?;
+        let known = self.attr_cached();
+        (set.ino, set.dev, set.btime, set.btime_ns) = (known.ino, known.dev, known.btime, known.btime_ns);
         let send = |handle, path: &[u8]| {
             let input = [bytemuck::bytes_of(&set), path].concat();
             // The requests before it get their numbers first.
@@ -423,22 +439,11 @@ impl Inode for HostNode {
         let by_handle = open.map_or(Err(Errno::EBADF), |handle| send(handle, &[]));
         let ([attr, before], number, asked) = match by_handle {
             // The cache has closed it meanwhile.
-            Err(Errno::EBADF) => self.subject().and_then(|(handle, path)| send(handle, &path))?,
+            Err(Errno::EBADF) => self.by_path(send)?,
             sent => sent?,
         };
         if set.valid & set_attr::MODE != 0 {
             self.forget_lists();
-        }
-        if Key::of(&attr) != Key::of(&self.attr_cached()) {
-            // Another file took its name meanwhile, and was changed.
-            self.stale();
-            let place = self.place.borrow().clone();
-            self.forget_place(place);
-            match self.export.known(&attr) {
-                Some(other) => other.changed_to(&attr, asked),
-                None => self.export.recent.borrow_mut().add(Key::of(&attr), self.export.host.count_change()),
-            }
-            return Err(Errno::ESTALE);
         }
         match self.content.get() {
             Some(_) => self.follow_change(&[attr, before], asked, number),

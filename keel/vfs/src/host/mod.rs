@@ -23,6 +23,7 @@ mod prefetch;
 mod rename;
 mod window;
 
+pub use content::{LEASE_FIRST_NS, LEASE_MOST_NS};
 pub use gather::{End, Landing};
 pub use locks::Outside;
 pub use node::HostNode;
@@ -79,6 +80,8 @@ pub trait HostFiles {
     fn unlock(&self, _operation: Encoded) {}
     /// Blocks the thread until `is_so` holds, which is looked at again after each [`HostFiles::wake`].
     fn wait(&self, is_so: &dyn Fn() -> bool) -> Result<()>;
+    /// Pauses the calling thread. EINTR: it is being killed.
+    fn pause(&self, ns: u64) -> Result<()>;
     /// Something happened that threads in [`HostFiles::wait`] may wait for. Never blocks.
     fn wake(&self) {}
     /// Pieces of the window have lost their files: [`Host::tidy`] is to be called in a while.

@@ -311,7 +311,7 @@ impl HostNode {
     }
 
     #[cold]
-    fn fetch_attr(&self) -> Result<Attr> {
+    pub(super) fn fetch_attr(&self) -> Result<Attr> {
         for _ in 0..TRIES {
             let asked = self.export.host.ask();
             let Some(attr) = self.ask_attr()? else {

@@ -294,6 +294,11 @@ impl HostFiles for HostDir {
         if is_so() { Ok(()) } else { Err(Errno::EBUSY) }
     }
 
+    fn pause(&self, _ns: u64) -> Result<()> {
+        // Nothing that it may wait for happens meanwhile.
+        Err(Errno::EINTR)
+    }
+
     fn close(&self, close: Close) {
         self.handles.borrow_mut().remove(&close.handle);
     }
@@ -496,8 +501,14 @@ impl HostDir {
                     }
                 };
                 let look = || io(if set.handle == 0 { fs::symlink_metadata(&path) } else { fs::metadata(&path) });
-                let before = look()?;
-                Self::set_attr(&path, &bytemuck::pod_read_unaligned(head))?;
+                let (change, before): (AttrChange, _) = (bytemuck::pod_read_unaligned(head), look()?);
+                let attr = attr_of(&before);
+                let has = (attr.ino, attr.dev, attr.btime, attr.btime_ns);
+                if set.handle == 0 && change.ino != 0 && has != (change.ino, change.dev, change.btime, change.btime_ns)
+                {
+                    return Err(Errno::ESTALE);
+                }
+                Self::set_attr(&path, &change)?;
                 Self::put_attr(output, &look()?);
                 Self::put_attr(&mut output[size_of::<NodeAttr>()..], &before);
                 Ok(set.reply(()))

@@ -7,6 +7,7 @@ use crate::{Change, SetTime};
 use abi::operation::Operation;
 use abi::request::{Open, ReadDir, Unlink, Walk, Write};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 use uapi::Errno;
 
@@ -189,6 +190,11 @@ fn a_replaced_file_is_stale_once() {
     let old = w.get("/w/f").unwrap();
     replace("f");
     assert_eq!(crate::ops::chmod(&old, 0o600, &crate::Cred::ROOT), Err(Errno::ESTALE));
+    assert_ne!(
+        fs::metadata(w.host.root.join("f")).unwrap().permissions().mode() & 0o777,
+        0o600,
+        "the new file is left alone"
+    );
     let new = w.get("/w/f").unwrap();
     assert!(!Rc::ptr_eq(new.inode(), old.inode()));
     crate::ops::chmod(&new, 0o640, &crate::Cred::ROOT).unwrap();

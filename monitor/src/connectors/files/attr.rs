@@ -104,7 +104,7 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
     let (wanted, path): (AttrChange, _) = (bytemuck::pod_read_unaligned(wanted), RelPath::new(path)?);
     let all = set_attr::MODE | set_attr::UID | set_attr::GID | set_attr::SIZE | set_attr::ATIME | set_attr::MTIME;
     let valid = wanted.valid;
-    if valid & !(all | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 {
+    if valid & !(all | set_attr::ATIME_NOW | set_attr::MTIME_NOW) != 0 || wanted.reserved != 0 {
         return Err(Errno::INVAL);
     }
     let has = |bit| valid & bit != 0;
@@ -117,6 +117,9 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
     export.check_writable()?;
     let node = Subject::find(export, handles, set.handle, path)?;
     let before = node_attr(&of_fd(node.as_fd())?);
+    if wanted.ino != 0 && !is_for(&wanted, &before) {
+        return Err(Errno::STALE);
+    }
     if uid.is_some() || gid.is_some() {
         change_owner(node.as_fd(), uid, gid)?;
     }
@@ -141,6 +144,11 @@ pub fn set(export: &ExportConfig, handles: &Handles, set: SetAttr, input: &[u8],
     }
     out.put_optional(&node_attr(&of_fd(node.as_fd())?))?;
     out.put_optional(&before)
+}
+
+/// Whether a change is for the file with these attributes.
+fn is_for(wanted: &AttrChange, attr: &NodeAttr) -> bool {
+    (wanted.ino, wanted.dev) == (attr.ino, attr.dev) && (wanted.btime, wanted.btime_ns) == (attr.btime, attr.btime_ns)
 }
 
 /// truncate(2) of a regular file.

@@ -475,6 +475,16 @@ fn attributes_change() {
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], b"short"), Errno::INVAL);
     let bad = AttrChange { valid: set_attr::MTIME, mtime_ns: 1_000_000_000, ..AttrChange::default() };
     assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], &input(bad, b"hello")), Errno::INVAL);
+    // Another file than the one that is meant has the name.
+    let named =
+        |ino| AttrChange { ino, dev: attr.dev, btime: attr.btime, btime_ns: attr.btime_ns, ..set(set_attr::MTIME) };
+    rig.call(request::SetAttr::NUMBER, &[RW], &input(named(attr.ino), b"hello"), 112).unwrap();
+    let other = AttrChange { mode: 0o640, valid: set_attr::MODE, ..named(attr.ino + 1) };
+    assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], &input(other, b"hello")), Errno::STALE);
+    let reused = AttrChange { mode: 0o640, valid: set_attr::MODE, btime: attr.btime - 1, ..named(attr.ino) };
+    assert_eq!(rig.errno(request::SetAttr::NUMBER, &[RW], &input(reused, b"hello")), Errno::STALE);
+    let (_, out) = rig.call(request::SetAttr::NUMBER, &[RW], &input(named(attr.ino), b"hello"), 112).unwrap();
+    assert_eq!(attrs(&out, 1)[0].mode, 0o100600);
     // Operates on the symbolic link itself, never on its target.
     let before = fs::metadata(rig.dir.path().join("outside")).unwrap();
     rig.call(request::SetAttr::NUMBER, &[RW], &input(set(set_attr::MTIME), b"escape"), 112).unwrap();

@@ -1,7 +1,7 @@
 //! Content of a host file in mappings: cached frames, or the host's page cache in the window.
 
-use super::super::HostNode;
 use super::super::window::{CHUNK, Chunk};
+use super::super::{HostNode, now};
 use super::{PAGE, TRIES};
 use crate::Attr;
 use crate::memory::{list, push};
@@ -9,6 +9,9 @@ use abi::request::{Map, Populate};
 use alloc::vec::Vec;
 use hal::frame::Frame;
 use uapi::{Errno, Result};
+
+/// How often to look whether a file that programs stored to is still mapped, in ns: after that its attributes are believed again.
+const LOOK_NS: u64 = 1_000_000_000;
 
 impl HostNode {
     /// The attributes, for a mapping's page `first`. The host may have made the file longer since they were fetched, and a
@@ -31,7 +34,7 @@ impl HostNode {
         }
         let attr = self.attr_reaching(first)?;
         let count = (count.max(1) as u64).min(attr.size.div_ceil(PAGE) - first);
-        match self.window_pages(first, count, attr.size, false) {
+        match self.when_not_leased(|| self.window_pages(first, count, attr.size, false)) {
             Err(Errno::ENOMEM | Errno::ENODEV | Errno::ENOSYS | Errno::EINVAL | Errno::EOPNOTSUPP) => {
                 self.content_pages(first, count as usize, false)
             }
@@ -41,6 +44,10 @@ impl HostNode {
 
     /// Pages for a mapping, see [`crate::Inode::pages`].
     pub fn content_pages(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
+        self.when_not_leased(|| self.content_pages_now(first, count, write))
+    }
+
+    fn content_pages_now(&self, first: u64, count: usize, write: bool) -> Result<Vec<Frame>> {
         let attr = self.attr_reaching(first)?;
         let content = self.content();
         self.validate(&attr);
@@ -86,6 +93,34 @@ impl HostNode {
             // It was written while it was read.
         }
         self.window_pages(first, 1, size, false)
+    }
+
+    /// A program gets pages of a writable chunk. The first store to a page after its mapping, or after a writeback, changes the
+    /// file's times on the host without a trace.
+    fn will_be_stored_to(&self, chunk: Chunk) {
+        self.withdraw();
+        self.content().stored_to.set(Some(now()));
+        self.host().is_stored_to(chunk);
+    }
+
+    /// Whether programs may store into it, or may have done so since the attributes were asked for.
+    pub(super) fn has_stores(&self) -> bool {
+        self.content.get().is_some_and(|content| content.stored_to.get().is_some())
+    }
+
+    /// The attributes, after all stores to mappings.
+    pub(in super::super) fn attr_after_stores(&self) -> Result<Attr> {
+        if !self.has_stores() {
+            return self.fresh_attr();
+        }
+        let attr = self.fetch_attr()?;
+        let content = self.content();
+        if content.stored_to.get().is_some_and(|seen| now().saturating_sub(seen) > LOOK_NS) {
+            let mapped = |chunk: &Chunk| chunk.writable && self.host().in_use(chunk);
+            let is_mapped = content.chunks.borrow().values().any(mapped);
+            content.stored_to.set(is_mapped.then(now));
+        }
+        Ok(attr)
     }
 
     /// Looks whether the file ends before pages that are in the window: its size then. What the window holds of it
@@ -145,7 +180,7 @@ impl HostNode {
         let chunk = match known {
             Some(chunk) if chunk.mapped > offset && (chunk.writable || !write) => {
                 if write {
-                    self.host().is_stored_to(chunk);
+                    self.will_be_stored_to(chunk);
                 }
                 chunk
             }
@@ -188,7 +223,7 @@ impl HostNode {
         if writable {
             // From now on the host's page cache is the only copy.
             self.content().outdate(self.host());
-            self.host().is_stored_to(chunk);
+            self.will_be_stored_to(chunk);
         }
         let old = self.content().chunks.borrow_mut().insert(index, chunk);
         if let Some(old) = old.filter(|old| old.gpa != gpa) {

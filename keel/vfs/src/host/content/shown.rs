@@ -31,7 +31,8 @@ impl HostNode {
         let expires = fetched.saturating_add(self.export.fresh_ns);
         let is_known = self.export.believes(fetched, now())
             && content.locked.get() == self.export.locked_at()
-            && content.gathered.get() == 0;
+            && content.gathered.get() == 0
+            && !self.has_stores();
         let state = State { attr, expires, is_settled: true, has_holes: false };
         (is_known && content.stamp.get() == Stamp::of(&attr)).then_some(state)
     }
@@ -42,6 +43,7 @@ impl HostNode {
         let expires = fetched.saturating_add(self.export.fresh_ns);
         let is_known =
             self.export.believes(fetched, now()) && content.is_none_or(|content| content.gathered.get() == 0);
+        let is_known = is_known && !self.has_stores();
         is_known.then(|| (self.attr.get(), expires))
     }
 
