@@ -32,7 +32,8 @@ fn main() {
     let place = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("static");
     match LIBRARIES.iter().try_for_each(|(name, archives)| script(&place, name, archives)) {
         Ok(()) => {
-            println!("cargo:rustc-link-search=native={}", place.display());
+            // For the program alone: tests are linked as usual.
+            println!("cargo:rustc-link-arg-bins=-L{}", place.display());
             println!("cargo:rustc-link-arg-bins=-static-pie");
         }
         Err(error) => println!("cargo:warning=hull is linked dynamically and starts slower: {error}"),

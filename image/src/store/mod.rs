@@ -14,7 +14,7 @@ mod temp;
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use image::Image;
@@ -258,10 +258,16 @@ impl Writer {
         if index != before {
             let bytes = index.to_bytes();
             match self.replace_index(&bytes) {
-                // Otherwise a full disk could not be freed by removing images.
-                Err(error) if error.is_full() => self.overwrite_index(&bytes).map_err(|_| error)?,
+                // Otherwise a full disk could not be freed by removing images. Those who add have no use of it.
+                Err(error) if error.is_full() && bytes.len() <= before.to_bytes().len() => {
+                    Temp::spare(&self.store, &bytes)
+                        .and_then(|spare| spare.commit(&self.store.root.join("index.json")))
+                        .map_err(|_| error)?
+                }
                 result => result?,
             }
+            // Without space there is none for the next time, unless files are removed before.
+            let _ = temp::keep_spare(&self.store, bytes.len() as u64);
             sync_folder(&self.store.root)?;
         }
         Ok(result)
@@ -271,20 +277,6 @@ impl Writer {
         let mut temp = self.temp()?;
         temp.write(bytes)?;
         temp.commit(&self.store.root.join("index.json"))
-    }
-
-    /// Writes an index that is not longer than the last one over it, in one call and without new space.
-    fn overwrite_index(&self, bytes: &[u8]) -> io::Result<()> {
-        let file = File::options().write(true).open(self.store.root.join("index.json"))?;
-        let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        if bytes.len() > length {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        // JSON may end with white space.
-        let mut padded = bytes.to_vec();
-        padded.resize(length, b'\n');
-        file.write_all_at(&padded, 0)?;
-        file.sync_data()
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Store, TMP, options};
+use rustix::fs::FallocateFlags;
+
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 
@@ -36,6 +38,22 @@ pub(super) fn is_part(entry: &fs::DirEntry) -> bool {
     digest.is_some() && changed.and_then(|time| time.elapsed().ok()).is_none_or(|age| age < KEPT)
 }
 
+/// The file whose space is kept for an index on a full disk.
+const SPARE: &str = "index.spare";
+/// Its least length in bytes.
+const SPARE_LEAST: u64 = 16 << 10;
+
+/// Keeps space for an index of twice the length that it has.
+pub(super) fn keep_spare(store: &Store, length: u64) -> Result<()> {
+    let (path, wanted) = (store.root.join(SPARE), (length * 2).max(SPARE_LEAST));
+    if fs::metadata(&path).is_ok_and(|data| data.len() >= length.max(SPARE_LEAST)) {
+        return Ok(());
+    }
+    let temp = Temp::new(store)?;
+    rustix::fs::fallocate(&temp.file, FallocateFlags::empty(), 0, wanted).map_err(|errno| temp.error(&errno.into()))?;
+    temp.commit(&path)
+}
+
 impl Temp {
     /// A new empty file.
     pub fn new(store: &Store) -> Result<Self> {
@@ -50,6 +68,18 @@ impl Temp {
                 Err(error) => return Err(Error::io(path.display(), &error)),
             }
         }
+    }
+
+    /// A file with these bytes that needs no space: the one that was kept for this. It becomes garbage if it is not committed.
+    pub fn spare(store: &Store, bytes: &[u8]) -> Result<Self> {
+        let path = store.root.join(SPARE);
+        let fail = |error: io::Error| Error::io(path.display(), &error);
+        let mut file = options().write(true).open(&path).map_err(fail)?;
+        if file.metadata().map_err(fail)?.len() < bytes.len() as u64 {
+            return Err(fail(io::ErrorKind::StorageFull.into()));
+        }
+        file.write_all(bytes).and_then(|()| file.set_len(bytes.len() as u64)).map_err(fail)?;
+        Ok(Self { file, path, is_part: false, is_kept: false })
     }
 
     /// The file for a blob that is transferred, with what an interrupted command left of it. `None`: another process
