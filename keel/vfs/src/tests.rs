@@ -17,6 +17,7 @@ mod mounts;
 mod names;
 #[cfg(test)]
 mod overlay;
+#[cfg(test)]
 mod read_back;
 #[cfg(test)]
 mod shown;

@@ -81,6 +81,8 @@ pub(super) struct Content {
     pub(super) gathered: Cell<u32>,
     /// The size that the file will have then.
     pub(super) expected: Cell<u64>,
+    /// No page was cached when the first of them was gathered: the size that the file has before it, if nobody else changes it.
+    pub(super) unseen: Cell<Option<u64>>,
     /// When the last small write was done, monotonic ns.
     pub(super) wrote: Cell<u64>,
     /// When the pod made the file, monotonic ns; 0: it did not.

@@ -331,10 +331,14 @@ impl HostNode {
         {
             return None;
         }
+        let is_first = at.is_some() && content.gathered.get() == 0 && content.pages.borrow().is_empty();
         let (end, is_new) = host.add(&self.rc().ok()?, handle, at, start, data)?;
         content.gathered.set(content.gathered.get() + u32::from(is_new));
         let after = start + data.len() as u64;
         content.expected.set(size.max(after));
+        if is_first {
+            content.unseen.set(Some(size));
+        }
         self.gathers(at, start, data, size);
         content.wrote.set(now);
         Some(end.unwrap_or(End::At(after)))

@@ -40,6 +40,13 @@ fn what_was_written_is_read_without_the_host() {
         new.inode().settle().unwrap();
         new.inode().change(&Change { mode: Some(0o640), ..Change::default() }).unwrap();
         assert_eq!(read_back(&world, &**new.inode()), (pieces.concat(), true));
+        // A new content in place of the old one, as a compiler writes it.
+        new.inode().truncate(0).unwrap();
+        new.inode().write_at(0, &mut KernelSrc(b"again")).unwrap();
+        assert_eq!(read_back(&world, &**new.inode()), (b"again".to_vec(), true));
+        new.inode().write_at(5000, &mut KernelSrc(b"after a hole")).unwrap();
+        let (read, _) = read_back(&world, &**new.inode());
+        assert_eq!(read, fs::read(world.host.root.join(&name)).unwrap());
         // What the host changes is read anew.
         let more = [&pieces.concat()[..], b"by the host"].concat();
         fs::write(world.host.root.join(&name), &more).unwrap();

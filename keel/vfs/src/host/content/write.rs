@@ -129,7 +129,9 @@ impl HostNode {
         let content = self.content();
         let [before, after] = around;
         let is_known = self.is_of(around);
-        if is_known && content.stamp.get() == Stamp::of(before) && content.epoch.get() == epoch {
+        // Where nothing is cached nothing can be old.
+        let follows = content.stamp.get() == Stamp::of(before) || content.pages.borrow().is_empty();
+        if is_known && follows && content.epoch.get() == epoch {
             content.withdraw();
             content.epoch.set(epoch + 1);
             self.write_pages(offset, data, before.size);
@@ -166,7 +168,8 @@ impl HostNode {
     pub(in super::super) fn follow_gathered(&self, around: &[NodeAttr; 2], asked: Asked, number: u64) {
         let content = self.content();
         let is_known = self.is_of(around);
-        if is_known && content.stamp.get() == Stamp::of(&around[0]) {
+        let is_unseen = content.unseen.take() == Some(around[0].size);
+        if is_known && (is_unseen || content.stamp.get() == Stamp::of(&around[0])) {
             content.stamp.set(Stamp::of(&around[1]));
         } else {
             content.outdate(self.host());
@@ -189,6 +192,8 @@ impl HostNode {
         self.on_handle(true, |handle| self.host().call(Truncate { handle, size }, &(), &mut ()))?;
         self.content().outdate(self.host());
         self.stale();
+        // Until the attributes are asked for: a write that follows at once is probably to a file of this size.
+        self.attr.set(NodeAttr { size, ..self.attr.get() });
         Ok(())
     }
 
