@@ -249,3 +249,28 @@ fn a_read_only_store_is_read() {
         assert!(line.starts_with("hull: ") && line.ends_with(why), "{line}");
     }
 }
+
+/// Two users with a store each, of which root reads the other's only.
+#[test]
+fn a_store_of_another_user_is_not_written() {
+    let script = r#"set -eu; hull=$1; cd "$2"; chmod -R a+rX .; mkdir -m 700 theirs; chown 65534 theirs; export HULL_STORE=theirs/store
+        # By descriptor: the other user may have no access to the folders above.
+        exec 9<"$hull"; their() { setpriv --reuid 65534 --regid 65534 --clear-groups /proc/self/fd/9 "$@"; }
+        their load -qi one >&2; "$hull" images --format '{{.Repository}}'
+        for words in "tag one:1 x" "rmi one:1" "load -i two" "prune -f"; do "$hull" $words && exit 3; done
+        their load -qi two >&2; their images --format '{{.Repository}}'"#;
+    let scene = two();
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_hull")])
+        .arg(scene.path(""))
+        .output();
+    let output = output.unwrap();
+    let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && out.ends_with("one\none\ntwo\n"), "{out}{errors}");
+    let refused: Vec<&str> = errors.lines().filter(|line| line.starts_with("hull: ")).collect();
+    assert_eq!(refused.len(), 4, "{errors}");
+    for line in refused {
+        let why = "the store belongs to the user 65534; run hull as that user, or choose another folder: --store DIR";
+        assert!(line.ends_with(why), "{line}");
+    }
+}

@@ -14,7 +14,7 @@ mod temp;
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use image::Image;
@@ -107,6 +107,17 @@ impl Store {
         }
     }
 
+    /// Fails if root is about to write into the store of another user, who could not read what root leaves there, and could lead it
+    /// elsewhere by links.
+    fn check_owner(&self) -> Result<()> {
+        let owner = fs::metadata(&self.root).map_err(|error| Error::io(self.root.display(), &error))?.uid();
+        if rustix::process::geteuid().is_root() && owner != 0 {
+            let why = format!("the store belongs to the user {owner}");
+            return Err(self.error(&why, "run hull as that user, or choose another folder: --store DIR"));
+        }
+        Ok(())
+    }
+
     /// Begins to read. `None`: there is no store yet.
     pub(crate) fn read(&self) -> Result<Option<Reader<'_>>> {
         if !self.check_version()? {
@@ -126,7 +137,9 @@ impl Store {
     /// The folder can't be made or written, or another version of Hull made it.
     pub fn write(&self) -> Result<Writer> {
         let exists = self.check_version()?;
-        if !exists {
+        if exists {
+            self.check_owner()?;
+        } else {
             self.make_folders()?;
         }
         let path = self.root.join("lock");
