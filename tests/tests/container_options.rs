@@ -323,6 +323,31 @@ fn names_of_hosts_and_domains() {
     }
 }
 
+/// Files of the pod's names cover those of a volume, which stays as it is.
+#[test]
+fn names_cover_those_of_volumes() {
+    let root = Root::new();
+    let volume = root.scratch.0.join("etc");
+    std::fs::create_dir(&volume).unwrap();
+    std::fs::write(volume.join("hosts"), "of the host\n").unwrap();
+    let from = volume.display();
+    let script =
+        "busybox hostname; cat /etc/hostname; busybox tail -n 2 /etc/hosts; busybox head -c 10 /etc/resolv.conf";
+    let expected = "box\nbox\n127.0.1.1\tbox\n1.2.3.4\tdb\nnameserver";
+    for place in [["-v", &format!("{from}:/etc")], ["-v", &format!("{from}:/etc:ro")], ["--tmpfs", "/etc"]] {
+        let options = [&["-h", "box", "--add-host", "db:1.2.3.4"], &place[..]].concat();
+        assert_eq!(sh(&root, &options, script), expected, "{place:?}");
+    }
+    let own = root.scratch.0.join("own");
+    std::fs::write(&own, "own\n").unwrap();
+    let volumes = ["-v", &format!("{from}:/etc"), "-v", &format!("{}:/etc/hosts", own.display())];
+    assert_eq!(sh(&root, &volumes, "cat /etc/hosts; echo more >>/etc/new"), "own\n");
+    let names: std::collections::BTreeSet<_> =
+        std::fs::read_dir(&volume).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names, ["hosts", "new"].map(String::from).into());
+    assert_eq!(std::fs::read_to_string(volume.join("hosts")).unwrap(), "of the host\n");
+}
+
 /// What asks for what a pod does anyway is accepted, the opposite is one line.
 #[test]
 fn options_that_change_nothing() {

@@ -18,7 +18,7 @@ use vfs::host::{Export, FIXED_NS, FRESH_NS, Host, HostNode, Opening, SETTLED_NS}
 use vfs::mount::{FileSystem, flags};
 use vfs::node::{Node, Private, Space};
 use vfs::tree::Tree;
-use vfs::walk::{Component, Parent, Walk};
+use vfs::walk::{Component, Walk};
 use vfs::{Cred, Inode, NewNode};
 
 static TREE: Global<RefCell<Option<Rc<Tree>>>> = Global::new(RefCell::new(None));
@@ -185,8 +185,6 @@ pub fn init(config: &PodConfig, pids: Option<Rc<PidNs>>) -> Result<Rc<Tree>> {
     }
     super::proc::mount(&tree, pids)?;
     super::sys::mount(&tree)?;
-    network_files(&tree, config);
-    given(&tree, config);
     if let Some(container) = &config.container {
         for tmpfs in &container.tmpfs {
             let (uid, gid) = tmpfs.owner;
@@ -196,13 +194,15 @@ pub fn init(config: &PodConfig, pids: Option<Rc<PidNs>>) -> Result<Rc<Tree>> {
             let wanted = tmpfs.flags & (flags::NO_SUID | flags::NO_DEV | flags::NO_EXEC);
             place.mount().set_flags(place.mount().flags() | wanted)?;
         }
-        if container.read_only {
-            // Volumes stay writable, as with docker. What is no directory, or in one of the host, stays as it is.
-            for path in &container.directories {
-                let _ = volume(&tree, path);
-            }
-            tree.seal();
+    }
+    network_files(&tree, config, &space);
+    given(&tree, config, &space);
+    if let Some(container) = config.container.as_ref().filter(|container| container.read_only) {
+        // Volumes stay writable, as with docker. What is no directory, or in one of the host, stays as it is.
+        for path in &container.directories {
+            let _ = volume(&tree, path);
         }
+        tree.seal();
     }
     Ok(tree)
 }
@@ -358,7 +358,7 @@ fn make_private(tree: &Rc<Tree>, path: &[u8], new: &NewNode<'_>) -> Result<vfs::
 
 /// Creates configured files: directories that the host's software expects, and replacements of files that pods must not
 /// see.
-fn given(tree: &Rc<Tree>, config: &PodConfig) {
+fn given(tree: &Rc<Tree>, config: &PodConfig, space: &dyn Fn() -> Space) {
     for given in &config.given {
         let kind = if given.content.is_some() { 0o100000 } else { 0o040000 };
         let new = NewNode::plain(kind | given.mode & 0o7777, given.uid, given.gid);
@@ -367,26 +367,40 @@ fn given(tree: &Rc<Tree>, config: &PodConfig) {
             let _ = make_private(tree, &given.at, &new);
             continue;
         };
-        let walk = Walk::new(tree.root().clone(), Cred::ROOT);
-        let Ok(parent) = walk.parent(tree.root(), &given.at) else { continue };
-        let _ = put_file(&parent, &new, content);
+        let _ = put_file(tree, &given.at, &new, content, config.container.as_ref().map(|_| space));
     }
 }
 
-/// Puts a file in the place of what a private directory has under this name. What lies below is not looked at. EROFS: the
-/// directory is the host's; EBUSY: something is mounted there.
-fn put_file(place: &Parent, new: &NewNode<'_>, content: &[u8]) -> Result<()> {
-    let parent = place.dir.inode().as_any().downcast_ref::<Node>().ok_or(Errno::EROFS)?;
+/// Puts a file in the place of what a private directory has under this path. What lies below is not looked at. In a directory of
+/// the host it is mounted instead, if there is `space` for that. EROFS: there is none; EBUSY: something is mounted there.
+fn put_file(
+    tree: &Rc<Tree>,
+    path: &[u8],
+    new: &NewNode<'_>,
+    content: &[u8],
+    space: Option<&dyn Fn() -> Space>,
+) -> Result<()> {
+    let place = Walk::new(tree.root().clone(), Cred::ROOT).parent(tree.root(), path)?;
     let Component::Normal(name) = &place.last else { return Err(Errno::EISDIR) };
+    let write = |file: &Node| file.write_at(0, &mut vfs::io::KernelSrc(content)).map(drop);
+    let Some(parent) = place.dir.inode().as_any().downcast_ref::<Node>() else {
+        let there = Walk::new(tree.root().clone(), Cred::ROOT).resolve(tree.root(), path, false);
+        if there.is_ok_and(|there| !Rc::ptr_eq(there.mount(), place.dir.mount())) {
+            return Err(Errno::EBUSY);
+        }
+        let file = Private::new(tree.new_dev(), space.ok_or(Errno::EROFS)?()).node(new);
+        write(&file)?;
+        return tree.attach(path, file, "tmpfs", "tmpfs", false).map(drop);
+    };
     let file = match parent.put_over(name, new) {
         Err(Errno::EEXIST) => {
-            vfs::ops::unlink(place, &Cred::ROOT)?;
+            vfs::ops::unlink(&place, &Cred::ROOT)?;
             parent.put_over(name, new)?
         }
         made => made?,
     };
     place.dir.forget(name);
-    file.write_at(0, &mut vfs::io::KernelSrc(content)).map(drop)
+    write(&file)
 }
 
 fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
@@ -394,22 +408,22 @@ fn is_link(tree: &Rc<Tree>, path: &[u8]) -> bool {
     walk.resolve(tree.root(), path, false).is_ok_and(|p| p.inode().file_type() == vfs::FileType::Symlink)
 }
 
-/// Host names of the pod and others, for resolver libraries. The host's files of these names are covered, not changed;
-/// with a pass-through export, its own files stay.
-fn network_files(tree: &Rc<Tree>, config: &PodConfig) {
+/// Host names of the pod and others, for resolver libraries. The host's files of these names are covered, not changed; with a
+/// pass-through export its own files stay, but in a container they are covered by mounts, as with docker.
+fn network_files(tree: &Rc<Tree>, config: &PodConfig, space: &dyn Fn() -> Space) {
     let name = &config.hostname;
     let hosts =
         [b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t", &name[..], b"\n"].concat();
     let hostname = [&name[..], b"\n"].concat();
     let files: [(&[u8], &[u8]); 3] = [
-        (b"hostname", &hostname),
-        (b"hosts", &hosts),
-        (b"resolv.conf", b"nameserver 127.0.0.53\noptions edns0 trust-ad\n"),
+        (b"/etc/hostname", &hostname),
+        (b"/etc/hosts", &hosts),
+        (b"/etc/resolv.conf", b"nameserver 127.0.0.53\noptions edns0 trust-ad\n"),
     ];
-    let Ok(etc) = Walk::new(tree.root().clone(), Cred::ROOT).resolve(tree.root(), b"/etc", true) else { return };
-    for (name, content) in files {
-        let place = Parent { dir: etc.clone(), last: Component::Normal(Rc::from(name)), trailing_slash: false };
+    let is_given = |path: &[u8]| config.given.iter().any(|given| given.content.is_some() && given.at == path);
+    for (path, content) in files.into_iter().filter(|(path, _)| !is_given(path)) {
         // A pod without one of them still runs.
-        let _ = put_file(&place, &NewNode::plain(0o100644, 0, 0), content);
+        let new = NewNode::plain(0o100644, 0, 0);
+        let _ = put_file(tree, path, &new, content, config.container.as_ref().map(|_| space));
     }
 }
