@@ -25,5 +25,5 @@ pub mod tables;
 /// number of host processors, pods without a window, open-or-report, flag for access control lists. 9: unused arguments
 /// of an operation must be 0.
 /// 10: sockets. 11: containers, images. 14: the host's network. 17: the limit of processor time. 18: the file that a change of
-/// attributes is for, attributes before it.
+/// attributes is for, attributes before it, order behind files.
 pub const VERSION: u32 = 18;

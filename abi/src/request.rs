@@ -15,7 +15,10 @@ operations! {
     /// Operations on the pod itself.
     PodRequest {
         /// No operation; completes at once, after all earlier requests that complete at once.
-        Nop = 0 {} () => () -> ();
+        Nop = 0 {
+            /// Also after requests for files that a rate holds back.
+            after_files: bool,
+        } () => () -> ();
         /// End the pod. Input: a line for the user, or nothing. Never completes.
         Exit = 1 {
             /// Exit code of `hull`.

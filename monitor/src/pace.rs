@@ -5,7 +5,7 @@
 //! starts while that point lies less than [`BURST`] in the future. So a pod that was idle may use the rate of [`BURST`] at
 //! once, and a single large request is followed by a pause of its length.
 
-use abi::request::{FileRequest, Request, SocketRequest, StreamRequest};
+use abi::request::{FileRequest, PodRequest, Request, SocketRequest, StreamRequest};
 use abi::ring::Submission;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -116,6 +116,8 @@ impl Kind {
         let paid = |line, shows| Some(Self { line, shows, free: false });
         match Request::decode(&request.operation()) {
             Ok(Request::File(FileRequest::Close(_) | FileRequest::Unmap(_))) => free(Line::Files),
+            // Its completion says that the files have what was sent before.
+            Ok(Request::Pod(PodRequest::Nop(nop))) if nop.after_files => free(Line::Files),
             Ok(Request::File(_)) => paid(Line::Files, false),
             Ok(Request::Socket(SocketRequest::SocketClose(_))) => free(Line::Network),
             Ok(Request::Socket(SocketRequest::SocketSend(_) | SocketRequest::SocketConnect(_))) => {
@@ -360,11 +362,13 @@ mod tests {
         let receive = submission(3, SocketReceive { socket: 1 });
         assert!(!pacer.hold(&receive, SECOND));
         assert!(pacer.hold(&receive, SECOND) && pacer.len() == 2);
-        // Requests of the pod itself are never held.
-        assert!(!pacer.hold(&submission(4, abi::request::Nop {}), SECOND));
+        // Requests of the pod itself are not held, but for the one that waits for the files.
+        assert!(!pacer.hold(&submission(4, abi::request::Nop { after_files: false }), SECOND));
+        assert!(pacer.hold(&submission(5, abi::request::Nop { after_files: true }), SECOND));
         assert!(pacer.release(SECOND + SECOND / 4, false).is_none());
         assert_eq!(pacer.release(SECOND + SECOND / 2, false).map(|request| request.id), Some(3));
         assert_eq!(pacer.release(6 * SECOND, false).map(|request| request.id), Some(2));
+        assert_eq!(pacer.release(6 * SECOND, false).map(|request| request.id), Some(5));
         assert!(pacer.release(6 * SECOND, false).is_none());
     }
 

@@ -154,3 +154,15 @@ fn the_time_limit_holds_beside_a_rate() {
     assert_eq!(outcome.status, 124);
     assert!(began.elapsed() < Duration::from_secs(10));
 }
+
+/// Small writes wait for their turn, and whoever looks at the file waits for them.
+#[test]
+fn a_rate_does_not_hide_writes() {
+    let scratch = Scratch::new().unwrap();
+    let script = "python3 -c \"import os\n\
+        f = os.open('/d/f', os.O_RDWR | os.O_CREAT)\n\
+        for i in range(100):\n \
+        for k in range(5): os.write(f, b'0123456789')\n \
+        assert os.fstat(f).st_size == os.lseek(f, 0, 1) == len(os.pread(f, 9999, 0)) == (i + 1) * 50, i\n\"";
+    timed(&scratch, &["--rate=files=200op"], script);
+}

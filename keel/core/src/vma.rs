@@ -157,6 +157,11 @@ impl<A: Attributes> VmaSet<A> {
         at >= end
     }
 
+    /// Whether [room](Self::try_reserve) for `count` more mappings would take memory of a set that has many already.
+    pub fn would_grow(&self, count: usize) -> bool {
+        self.chunks.would_grow(count)
+    }
+
     /// Reserves memory for `count` more mappings; `false`: out of memory.
     pub fn try_reserve(&mut self, count: usize) -> bool {
         self.chunks.try_reserve(count)

@@ -32,7 +32,7 @@ const RESERVE_LEAST: u32 = 512;
 /// Of less RAM than 16 MiB the reserve is at most this share.
 const RESERVE_MOST: u32 = 8;
 /// The same of less than 8 MiB: what is left must hold a small program.
-const RESERVE_SMALLEST: u32 = 10;
+const RESERVE_SMALLEST: u32 = 12;
 const NONE: u32 = u32::MAX;
 /// State of a frame that isn't the head of a free block.
 const STATE_USED: u32 = 0xff;
@@ -281,7 +281,7 @@ impl Buddy {
 /// Frames that a virtual CPU keeps.
 const KEPT: usize = 32;
 /// The same in a small pod: the other virtual CPUs cannot use them, and they count as used.
-const KEPT_SMALL: usize = 8;
+const KEPT_SMALL: usize = 4;
 
 /// Frames that a virtual CPU of this pod keeps; it takes and gives half as many under one lock.
 fn most_kept() -> usize {
@@ -474,6 +474,13 @@ fn left() -> u32 {
 /// Whether what is reserved for keel has to be used: what programs can make any number of must be refused.
 pub fn is_scarce() -> bool {
     left() < TABLES.scarce.get()
+}
+
+/// Whether little more than that is left: what one process makes any number of, and frees only at its end, must be refused, so
+/// that the others go on.
+pub fn is_short() -> bool {
+    let scarce = TABLES.scarce.get();
+    left() < scarce + scarce / 2
 }
 
 /// Whether three quarters of it are used: a process has to end.

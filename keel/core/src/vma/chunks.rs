@@ -134,14 +134,23 @@ impl<A: Attributes> Chunks<A> {
             }
             self.list.push(Chunk::of(items, 0));
         }
+        self.reserve_chunks(self.splits(count))
+    }
+
+    /// Whether `count` insertions, and not just one chunk that grows, take memory that is not reserved.
+    pub(super) fn would_grow(&self, count: usize) -> bool {
+        self.list.len() > 1 && self.spare.len() < self.splits(count)
+    }
+
+    /// Chunks that are split by `count` insertions, at most.
+    fn splits(&self, count: usize) -> usize {
         // A chunk that is split has room for all of few insertions.
-        let splits = if self.list.len() <= FEW && count <= Self::MOST / 4 {
+        if self.list.len() <= FEW && count <= Self::MOST / 4 {
             let full = |chunk: &&Chunk<A>| chunk.items.len() + count > Self::MOST;
             self.list.iter().filter(full).count().min(count)
         } else {
             count
-        };
-        self.reserve_chunks(splits)
+        }
     }
 
     fn reserve_chunks(&mut self, count: usize) -> bool {

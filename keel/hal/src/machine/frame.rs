@@ -11,8 +11,8 @@ use crate::sync::Count;
 use abi::layout::WINDOW_BASE;
 
 pub use crate::buddy::{
-    KEPT_PIECES, RamUsage, Unused, give_kept, is_critical, is_scarce, is_small, least_unused, ram_usage, take_unused,
-    unused,
+    KEPT_PIECES, RamUsage, Unused, give_kept, is_critical, is_scarce, is_short, is_small, least_unused, ram_usage,
+    take_unused, unused,
 };
 
 /// 2 MiB of RAM, aligned and not refcounted: for a large page.

@@ -226,7 +226,7 @@ impl Host {
         let is_new = self.gather.writable.borrow_mut().insert(chunk.gpa, chunk).is_none();
         if is_new && (self.gather.sent.get() > 0 || self.gather.open.borrow().is_some()) {
             // What became of them their files know.
-            let _ = self.call(Nop {}, &(), &mut ());
+            let _ = self.call(Nop { after_files: true }, &(), &mut ());
         }
     }
 
@@ -382,7 +382,7 @@ impl HostNode {
             }
             // Its answer comes after those to what was sent before it. The rest of a write that was cut short is sent when
             // that is known: one more turn.
-            self.export.host.call(Nop {}, &(), &mut ())?;
+            self.export.host.call(Nop { after_files: true }, &(), &mut ())?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub use locks::Outside;
 pub use node::HostNode;
 
 use abi::operation::{Encoded, Operation, Payload, Reply, Results};
-use abi::request::{Close, NodeAttr, Nop, Read, Unmap, Walk, Walked};
+use abi::request::{Close, NodeAttr, Read, Unmap, Walk, Walked};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -282,29 +282,30 @@ impl Export {
         const SIZE: usize = size_of::<NodeAttr>();
         let (asked, mut roots) = (host.ask(), Vec::new());
         roots.try_reserve_exact(exports.len()).map_err(|_| Errno::ENOMEM)?;
+        let opened = |export, walked: Result<Walked>, attr: &NodeAttr| match walked? {
+            Walked { stopped: 0, .. } => Ok(Self::new(host, export).node(None, attr, asked)),
+            Walked { stopped, .. } => Err(Errno::from_code(stopped.into())),
+        };
         for exports in exports.chunks(hal::frame::FRAME_SIZE / SIZE) {
+            let Some((last, exports)) = exports.split_last() else { break };
             let room = Frame::alloc_zeroed().ok_or(Errno::ENOMEM)?;
-            let outcomes: Rc<RefCell<Vec<Result<Reply>>>> =
-                Rc::new(RefCell::new(alloc::vec![Err(Errno::EIO); exports.len()]));
+            let outcomes = Rc::new(RefCell::new(alloc::vec![Err(Errno::EIO); exports.len()]));
             for (number, export) in exports.iter().enumerate() {
                 let outcomes = outcomes.clone();
                 let done = move |outcome| outcomes.borrow_mut()[number] = outcome;
                 let walk = Walk { export: export.id, skip: 0 };
                 host.io.send(walk.encode(), (&[], 0, 0), (&room, number * SIZE, SIZE), Box::new(done));
             }
-            // Its answer comes after theirs.
-            host.call(Nop {}, &(), &mut ())?;
+            // Its answer comes after theirs, also if the host holds requests back.
+            let mut attr = [NodeAttr::default()];
+            let walked = host.call(Walk { export: last.id, skip: 0 }, &[], &mut attr);
             for (number, export) in exports.iter().enumerate() {
                 let walked = outcomes.borrow()[number].and_then(|reply| Walked::decode(reply).ok_or(Errno::EIO));
-                roots.push(walked.and_then(|walked| {
-                    if walked.stopped != 0 {
-                        return Err(Errno::from_code(walked.stopped.into()));
-                    }
-                    let mut attr = NodeAttr::default();
-                    room.read(number * SIZE, bytemuck::bytes_of_mut(&mut attr));
-                    Ok(Self::new(host, export).node(None, &attr, asked))
-                }));
+                let mut attr = NodeAttr::default();
+                room.read(number * SIZE, bytemuck::bytes_of_mut(&mut attr));
+                roots.push(opened(export, walked, &attr));
             }
+            roots.push(opened(last, walked, &attr[0]));
         }
         Ok(roots)
     }

@@ -66,7 +66,8 @@ impl Lines {
         ));
         let name = escaped(&self.name(&area.name)?)?;
         if !name.is_empty() {
-            let width = (start + NAME_COLUMN).saturating_sub(out.len());
+            // Without memory for it the text is empty by now.
+            let width = (start + NAME_COLUMN).saturating_sub(out.len()).min(NAME_COLUMN);
             out.print(format_args!("{:width$}", ""));
             out.add(&name);
         }

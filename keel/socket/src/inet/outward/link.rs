@@ -623,7 +623,7 @@ impl Pump for Link {
             && let Some(me) = self.me.upgrade()
         {
             // What is under way may be quiet.
-            connector::send(Nop {}, Vec::new(), Vec::new(), move |_| me.later());
+            connector::send(Nop { after_files: false }, Vec::new(), Vec::new(), move |_| me.later());
         }
     }
 }
