@@ -95,6 +95,15 @@ fn create(option: &str, path: &[u8], append: bool) -> Result<File, Unable> {
     })
 }
 
+/// Opens the file of `--audit`, if there is one.
+///
+/// # Errors
+///
+/// It can't be written.
+pub fn open_audit(setup: &Setup) -> Result<Option<File>, Unable> {
+    setup.audit.as_deref().map(|path| create("--audit", path, true)).transpose()
+}
+
 impl Broker {
     /// Opens the files, binds the ports and reads the host's configuration. `monitor`: this end of the socket pair. `control`: a
     /// listening socket for commands, and the user who may give them.
@@ -102,7 +111,7 @@ impl Broker {
         let broken = |errno| Unable("the broker".into(), reason(errno), "see hull doctor");
         let rules =
             setup.rules().map_err(|error| Unable("the policy".into(), error.to_string(), "see docs/policy.md"))?;
-        let audit = setup.audit.as_deref().map(|path| create("--audit", path, true)).transpose()?;
+        let audit = open_audit(setup)?;
         let record = match &setup.record {
             Some((path, text)) => Some((create("--record-policy", path, false)?, text.clone())),
             None => None,

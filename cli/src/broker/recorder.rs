@@ -2,15 +2,13 @@
 //! that file. It waits for the end of a pipe that the broker alone holds.
 
 use broker::server::audit::{Audit, Entry};
+use broker::server::open_audit;
 use broker::server::setup::Setup;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -30,8 +28,8 @@ impl Drop for Alive {
 
 /// Starts the process, if the pod has an audit file. Without it a broker that is killed leaves no record.
 pub fn start(setup: &Setup) -> Option<Alive> {
-    let path = OsStr::from_bytes(setup.audit.as_deref()?);
-    let audit = File::options().create(true).append(true).open(path).ok()?;
+    // The broker tells an error.
+    let audit = open_audit(setup).ok()??;
     let (end, own) = pipe_with(PipeFlags::CLOEXEC).ok()?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["record-broker", &setup.pod.to_string()]).env_clear().current_dir("/");

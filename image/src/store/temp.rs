@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Store, TMP, options};
 use rustix::fs::FallocateFlags;
 
+use super::{Store, TMP, options};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 
@@ -70,7 +70,7 @@ impl Temp {
         }
     }
 
-    /// A file with these bytes that needs no space: the one that was kept for this. It becomes garbage if it is not committed.
+    /// A file with these bytes that needs no space: the one that was kept for this. It is removed if it is not committed.
     pub fn spare(store: &Store, bytes: &[u8]) -> Result<Self> {
         let path = store.root.join(SPARE);
         let fail = |error: io::Error| Error::io(path.display(), &error);

@@ -58,13 +58,23 @@ impl Frames {
         done
     }
 
-    /// The next bytes were taken.
-    fn advance(&mut self, bytes: usize) {
-        self.start += bytes;
-        self.len -= bytes;
-        while self.start >= FRAME_SIZE && self.frames.pop_front().is_some() {
-            self.start -= FRAME_SIZE;
+    /// Calls `take` with each frame of the next bytes, where they begin in it, and which of `bytes` these are.
+    fn drain(&mut self, bytes: usize, mut take: impl FnMut(&Frame, usize, core::ops::Range<usize>)) -> usize {
+        let bytes = bytes.min(self.len);
+        let mut done = 0;
+        while done < bytes {
+            let Some(frame) = self.frames.front() else { break };
+            let part = (FRAME_SIZE - self.start).min(bytes - done);
+            take(frame, self.start, done..done + part);
+            done += part;
+            self.len -= part;
+            self.start += part;
+            if self.start == FRAME_SIZE {
+                self.start = 0;
+                self.frames.pop_front();
+            }
         }
+        done
     }
 }
 
@@ -101,26 +111,10 @@ impl Src for Frames {
         self.len
     }
     fn get(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < bytes.len().min(self.len + done) {
-            let Some(frame) = self.frames.front() else { break };
-            let part = (FRAME_SIZE - self.start).min(self.len).min(bytes.len() - done);
-            frame.read(self.start, &mut bytes[done..done + part]);
-            done += part;
-            self.advance(part);
-        }
-        Ok(done)
+        Ok(self.drain(bytes.len(), |frame, at, part| frame.read(at, &mut bytes[part])))
     }
     fn get_frame(&mut self, to: &Frame, offset: usize, len: usize) -> Result<usize> {
-        let mut done = 0;
-        while done < len.min(self.len + done) {
-            let Some(frame) = self.frames.front() else { break };
-            let part = (FRAME_SIZE - self.start).min(self.len).min(len - done);
-            copy(frame, self.start, to, offset + done, part);
-            done += part;
-            self.advance(part);
-        }
-        Ok(done)
+        Ok(self.drain(len, |frame, at, part| copy(frame, at, to, offset + part.start, part.len())))
     }
     fn take_frame(&mut self, most: usize) -> Option<(Frame, usize)> {
         let len = self.len.min(FRAME_SIZE);

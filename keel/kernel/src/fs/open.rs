@@ -17,7 +17,7 @@ use uapi::raw::general as g;
 use uapi::{Errno, Result};
 use vfs::PathRef;
 use vfs::cred::{MAY_EXEC, MAY_READ, MAY_WRITE};
-use vfs::host::{HostNode, LEASE_FIRST_NS, LEASE_MOST_NS};
+use vfs::host::{self, HostNode};
 use vfs::landlock::access;
 use vfs::mount::flags;
 use vfs::node::Node;
@@ -293,22 +293,18 @@ fn open_file(caller: &Caller, place: PathRef, how: How, created: bool) -> Result
     Ok(file)
 }
 
-/// Runs a part of open(2) that fails with EAGAIN as long as a process of the host has a lease (`F_SETLEASE`) on the file. The
-/// attempt makes the host's kernel tell that process to give the lease up; there is no event when it has. EAGAIN with
-/// `O_NONBLOCK`; ERESTARTSYS.
+/// Runs a part of open(2) until no process of the host has a lease on the file. EAGAIN with `O_NONBLOCK`; ERESTARTSYS.
 fn when_not_leased<T>(flags: u32, mut run: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut pause = LEASE_FIRST_NS;
-    loop {
-        match run() {
-            Err(Errno::EAGAIN) if flags & g::O_NONBLOCK == 0 => {}
-            other => return other,
-        }
-        let deadline = hal::clock::monotonic_ns().saturating_add(pause);
-        match wait::park(Some(deadline), Interrupt::BySignal, || None::<()>) {
-            Err(Errno::ETIMEDOUT) | Ok(()) => pause = LEASE_MOST_NS.min(2 * pause),
-            Err(errno) => return Err(errno),
-        }
+    if flags & g::O_NONBLOCK != 0 {
+        return run();
     }
+    host::when_not_leased(run, |ns| {
+        let deadline = hal::clock::monotonic_ns().saturating_add(ns);
+        match wait::park(Some(deadline), Interrupt::BySignal, || None::<()>) {
+            Err(Errno::ETIMEDOUT) => Ok(()),
+            other => other,
+        }
+    })
 }
 
 /// Rights that a domain must allow to open a file, landlock(7).

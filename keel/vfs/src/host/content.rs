@@ -35,11 +35,6 @@ const MAX_WRITE: usize = 256 << 10;
 /// How often pages for a mapping are read again that were written meanwhile, before the window shows them.
 const TRIES: usize = 8;
 
-/// First and longest pause before a file is opened again on which a process of the host has a lease, in ns.
-pub const LEASE_FIRST_NS: u64 = 1_000_000;
-/// See [`LEASE_FIRST_NS`].
-pub const LEASE_MOST_NS: u64 = 50_000_000;
-
 /// Identifies a version of a file's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {

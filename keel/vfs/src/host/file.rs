@@ -85,9 +85,7 @@ impl HostNode {
     pub(super) fn joined(first: &[u8], second: &[u8]) -> (u64, Vec<u8>) {
         (first.len() as u64, [first, second].concat())
     }
-}
 
-impl HostNode {
     /// A change by one of its paths; `send` fails with ESTALE if another file has the path. ESTALE: no path is known.
     fn by_path<R>(&self, send: impl Fn(u64, &[u8]) -> Result<R>) -> Result<R> {
         for _ in 0..super::node::TRIES {

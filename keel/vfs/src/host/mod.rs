@@ -12,6 +12,7 @@ mod dir;
 mod file;
 mod gather;
 mod image;
+mod lease;
 mod list;
 mod lists;
 mod locks;
@@ -23,8 +24,8 @@ mod prefetch;
 mod rename;
 mod window;
 
-pub use content::{LEASE_FIRST_NS, LEASE_MOST_NS};
 pub use gather::{End, Landing};
+pub use lease::when_not_leased;
 pub use locks::Outside;
 pub use node::HostNode;
 
@@ -310,8 +311,9 @@ impl Export {
         Ok(roots)
     }
 
-    /// Opens one export.
-    pub fn open(host: &Rc<Host>, id: u32, writable: bool, fresh_ns: u64) -> Result<Rc<HostNode>> {
+    /// Opens one export, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn open(host: &Rc<Host>, id: u32, writable: bool, fresh_ns: u64) -> Result<Rc<HostNode>> {
         Self::open_all(host, &[Opening { id, writable, fresh_ns }])?.pop().unwrap_or(Err(Errno::EIO))
     }
 

@@ -1,7 +1,6 @@
 //! The open handle of a host file.
 
-use super::super::{Host, HostNode, Key};
-use super::super::{LEASE_FIRST_NS, LEASE_MOST_NS};
+use super::super::{Host, HostNode, Key, lease};
 use super::{Content, WHOLE};
 use abi::request::{NodeAttr, Open, open_flags};
 use uapi::{Errno, Result};
@@ -119,17 +118,10 @@ impl HostNode {
         id
     }
 
-    /// Runs what opens the file where no open(2) can wait: EAGAIN says that a process of the host has a lease on it
-    /// (`F_SETLEASE`), which the attempt makes it give up. EINTR: the thread is being killed.
-    pub(super) fn when_not_leased<R>(&self, mut run: impl FnMut() -> Result<R>) -> Result<R> {
-        let mut pause = LEASE_FIRST_NS;
-        loop {
-            match run() {
-                Err(Errno::EAGAIN) => self.host().io.pause(pause)?,
-                other => return other,
-            }
-            pause = LEASE_MOST_NS.min(2 * pause);
-        }
+    /// Runs what opens the file where no open(2) can wait until no process of the host has a lease on it. EINTR: the thread is being
+    /// killed.
+    pub(super) fn when_not_leased<R>(&self, run: impl FnMut() -> Result<R>) -> Result<R> {
+        lease::when_not_leased(run, |ns| self.host().io.pause(ns))
     }
 
     /// Runs a request on the handle; opens it (again) when the cache closed it meanwhile.
